@@ -1,7 +1,7 @@
 """The Celery application: `celery -A control_plane.celery_app worker --beat --pool threads`.
 
-Tasks are hints. What has to be done is in Postgres (accounts.Invitation), so the broker may be
-emptied at any time, and no task has an ETA or a countdown.
+Tasks are hints. What has to be done is in Postgres (accounts.Invitation, operations.OutboxEntry),
+so the broker may be emptied at any time, and no task has an ETA or a countdown.
 """
 
 from __future__ import annotations

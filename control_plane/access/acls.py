@@ -17,8 +17,7 @@ _MANAGER: Final = (
     *("READ", "WRITE"),
 )
 
-# Kafka's numbers (AclOperation, ResourceType, ResourcePatternType), for who tells cells of grants:
-# the reconciler, which is not there yet.
+# Kafka's numbers (AclOperation, ResourceType, ResourcePatternType), for who tells cells of grants.
 OPERATION_NUMBERS: Final = {
     "READ": 3,
     "WRITE": 4,

@@ -1,7 +1,7 @@
 """Organizations, their members and who is invited: all writes, each with its audit event.
 
 An organization is made with its quota, its owner and its cell in one transaction. When no cell has
-room it is made all the same, without one; nothing places it later yet.
+room it is made all the same, and is placed later (control_plane/reconciliation/lives.py).
 """
 
 from __future__ import annotations
@@ -121,14 +121,16 @@ def organizations_of(user: User) -> QuerySet[Organization]:
 
 
 def do_rename_organization(
-    actor: Actor, organization_id: str, name: str, if_match: str | None = None
+    actor: Actor, organization_id: str, name: str | None, if_match: str | None = None
 ) -> Organization:
-    """Another display name; the slug stays."""
+    """Another display name, None: the present one; the slug stays."""
     with tenant_write(actor, organization_id) as write:
         organization = write.organization
         organization.refuse_unless(if_match)
-        changes = {"name": [organization.name, name]}
-        organization.name = name
+        changes = {}
+        if name is not None:
+            changes["name"] = [organization.name, name]
+            organization.name = name
         organization.save(update_fields=["name", "updated_at"])
         write.audit("organization.update", organization.id, organization.slug, changes)
     return organization
@@ -164,8 +166,7 @@ def _change_state(
 
 
 def do_delete_organization(actor: Actor, organization_id: str) -> Organization:
-    """Nobody speaks for the tenant any more, at once. What it had is to be purged after the grace;
-    nothing does so yet."""
+    """Nobody speaks for the tenant any more, at once. What it had is purged after the grace."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         organization = write.organization
         now = timezone.now()

@@ -39,6 +39,29 @@ class Cell(models.Model):
         return self.name
 
 
+class CellProgress(models.Model):
+    """How far this control plane is with a cell. It is no part of the cell's row, which operators
+    save as a whole."""
+
+    cell = models.OneToOneField(
+        Cell, on_delete=models.CASCADE, primary_key=True, related_name="progress"
+    )
+    # Calls in a row to which no broker has answered, and when the next one is due.
+    failures = models.IntegerField(default=0)
+    retry_at = models.DateTimeField(null=True, blank=True)
+    # What the cell's feed of changes has told is taken in up to here, of this store.
+    feed_store_id = models.CharField(max_length=200, blank=True, default="")
+    feed_version = models.BigIntegerField(null=True, blank=True)
+    # Somebody takes it in until then, at the latest.
+    followed_until = models.DateTimeField(null=True, blank=True)
+    # The digests, the cell's and ours, that were found to differ by nothing that is to be repaired.
+    compared_digests = models.CharField(max_length=200, blank=True, default="")
+    compared_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"progress of {self.cell_id}"
+
+
 class BrokerStatus(models.Model):
     """A broker, as its cell described it."""
 
@@ -62,7 +85,7 @@ class BrokerStatus(models.Model):
 
 
 class Placement(TenantModel):
-    """The cell in which a tenant lives."""
+    """The cell in which a tenant lives. Who tells the cell of the tenant holds the row's lock."""
 
     cell = models.ForeignKey(Cell, on_delete=models.PROTECT, related_name="+")
 

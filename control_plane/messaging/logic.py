@@ -22,9 +22,11 @@ from control_plane.messaging.topic_configs import Json, normalized, refuse_other
 from control_plane.operations.facade import Actor, ResourceKind, TenantWrite, tenant_write
 from control_plane.quotas.facade import refuse_beyond
 from control_plane.tenancy.errors import Conflict, Invalid, NotFound
-from control_plane.tenancy.models import NAME_CHARACTERS_MAX
+from control_plane.tenancy.models import NAME_CHARACTERS_MAX, ResourceStatus
 
 UNDELETE_DAYS = 7
+# The cell remembers each of them.
+INCARNATIONS_MAX = 100
 PARTITIONS_MAX = 10_000
 REPLICATION_FACTOR_MAX = 7
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -132,7 +134,7 @@ def do_change_owner(
     """Take over what the clients made (`api`), or let go of it (`client`): the topic stays."""
     with tenant_write(actor, organization_id) as write:
         topic = _live(organization_id, topic_id, if_match)
-        if topic.managed_by != managed_by:
+        if topic.managed_by != managed_by or _waits_for_take_over(topic, managed_by):
             topic.takes_over = managed_by == ManagedBy.API
             topic.managed_by = managed_by
             topic.declare_again()
@@ -150,8 +152,8 @@ def do_delete_topic(
     if_match: str | None = None,
     purge: bool = False,
 ) -> Topic:
-    """Delete it: at once with `purge`, else from `purge_after` on, in seven days, until which it
-    can be had back."""
+    """Delete it. Its cell keeps it until `purge_after`, seven days, in which it can be had back;
+    with `purge` it does not."""
     with tenant_write(actor, organization_id) as write:
         topic = _found(organization_id, topic_id, if_match)
         if topic.deletion_protection:
@@ -161,32 +163,43 @@ def do_delete_topic(
             )
         _refuse_clients_own(topic)
         now = timezone.now()
-        if topic.purge_after is None or purge:
+        is_new = topic.purge_after is None
+        if is_new or purge:
             topic.purge_after = now if purge else now + timedelta(days=UNDELETE_DAYS)
         if purge and topic.deleted_at is None:
             _purge(write, topic)
+        elif is_new:
+            topic.declare_again()
+            topic.status = ResourceStatus.DELETING
+            write.declare(ResourceKind.TOPIC, topic)
         topic.save()
         write.audit("topic.delete", topic.id, topic.name, {"purge": purge})
     return topic
 
 
 def do_undelete_topic(actor: Actor, organization_id: str, topic_id: str) -> Topic:
-    """Have a deleted topic back, with its messages. Raises Conflict when its purge has begun."""
+    """Have a deleted topic back, with its messages: in the cell as another resource, which takes
+    it over. Raises Conflict when its purge has begun."""
     with tenant_write(actor, organization_id) as write:
         topic = _found(organization_id, topic_id, None)
         if topic.purge_after is None:
             raise Conflict(f"{topic.name} is not deleted.")
         if topic.deleted_at is not None:
             raise Conflict(f"{topic.name} is being purged, and cannot be had back.")
+        if topic.incarnation >= INCARNATIONS_MAX:
+            raise Conflict(f"{topic.name} was had back {INCARNATIONS_MAX - 1} times, no more.")
         topic.purge_after = None
+        topic.incarnation += 1
+        topic.takes_over = True
+        topic.declare_again()
         topic.save()
+        write.declare(ResourceKind.TOPIC, topic)
         write.audit("topic.undelete", topic.id, topic.name)
     return topic
 
 
 def do_purge_due_topics(actor: Actor, organization_id: str) -> int:
-    """Have the cell delete what was deleted long enough ago; how many those are. Nobody calls it
-    yet: the reconciler will, in rounds."""
+    """Have the cell delete for good what was deleted long enough ago; how many those are."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         due = Topic.objects.of(organization_id).filter(
             purge_after__lte=timezone.now(), deleted_at=None
@@ -208,6 +221,12 @@ def _refuse_clients_own(topic: Topic) -> None:
             "take it over.",
             field="/managed_by",
         )
+
+
+def _waits_for_take_over(topic: Topic, managed_by: ManagedBy) -> bool:
+    """Whether it was declared under the name of a client's topic, and is to take that over now."""
+    is_refused = topic.observed_generation == 0 and topic.kafka_topic_id is not None
+    return is_refused and managed_by == ManagedBy.API and not topic.takes_over
 
 
 def _purge(write: TenantWrite, topic: Topic) -> None:

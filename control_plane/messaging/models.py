@@ -4,8 +4,13 @@
 by itself. `observed` is what the cell said last, defaults included. Of a topic that clients manage,
 the spec is a copy of what they made.
 
-A topic that was deleted stays, with its messages, until `purge_after`: it can be had back till
-then, and its name is taken.
+A topic that was deleted is gone for clients, and its cell keeps it, with its messages, until
+`purge_after`: it can be had back till then, and its name is taken.
+
+Invariants
+- `generation` is 0 for what clients made and nothing has declared: the cell has no resource of it.
+- A cell never takes a resource id again once it was deleted. So a topic that is had back is another
+  resource, whose id has the `incarnation` behind the topic's.
 """
 
 from __future__ import annotations
@@ -38,8 +43,10 @@ class Topic(TenantModel, DeclaredModel):
     managed_by = models.CharField(max_length=8, choices=ManagedBy.choices, default=ManagedBy.API)
     deletion_protection = models.BooleanField(default=False)
     kafka_topic_id = models.UUIDField(null=True, blank=True)
-    # Take over what clients made: only the topic with `kafka_topic_id`.
+    # Until the cell has done it: take over what clients made, or what was deleted; only the topic
+    # with `kafka_topic_id`.
     takes_over = models.BooleanField(default=False)
+    incarnation = models.PositiveIntegerField(default=1)
     observed = models.JSONField(default=dict)
     purge_after = models.DateTimeField(null=True, blank=True)
 
@@ -52,6 +59,17 @@ class Topic(TenantModel, DeclaredModel):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def resource_id(self) -> str:
+        """What the cell knows it as."""
+        return self.resource_ids[-1]
+
+    @property
+    def resource_ids(self) -> list[str]:
+        """All that the cell may know it as, the present one last."""
+        later = [f"{self.id}-{number}" for number in range(2, self.incarnation + 1)]
+        return [self.id, *later]
 
     def declared(self) -> dict[str, Any]:
         return {

@@ -6,9 +6,7 @@ Invariants
   comes back with a transaction that is rolled back: who has seen n has seen all before n.
 - An entry is done when the cell has the generation that it names, or a later one. Who empties
   Valkey loses nothing.
-- Audit events are never changed.
-
-Nothing reads the outbox yet, so its entries stay undone.
+- Audit events are never changed, but that nobody is named in them when their tenant is erased.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "control_plane.quotas",
     "control_plane.operations",
     "control_plane.usage",
+    "control_plane.reconciliation",
 ]
 
 MIDDLEWARE = [
@@ -93,7 +94,21 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
         "task": "accounts.send_invitations",
         "schedule": 5.0,
         "options": {"expires": 5.0},
-    }
+    },
+    # Hints come sooner (control_plane/reconciliation/hints.py).
+    "reconcile": {
+        "task": "reconciliation.reconcile",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
+    "follow": {
+        "task": "reconciliation.follow",
+        "schedule": 2.0,
+        "options": {"expires": 2.0},
+    },
+    "look": {"task": "reconciliation.look", "schedule": 15.0, "options": {"expires": 15.0}},
+    "lives": {"task": "reconciliation.lives", "schedule": 10.0, "options": {"expires": 10.0}},
+    "repair": {"task": "reconciliation.repair", "schedule": 60.0, "options": {"expires": 60.0}},
 }
 
 LANGUAGE_CODE = "en"
@@ -133,7 +148,7 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "mandatory" if REQUIRE_VERIFIED_EMAIL else "none"
 # A code can be typed into a command line, and a link cannot.
-ACCOUNT_EMAIL_VERIFICATION_BY_CODE_ENABLED = True
+ACCOUNT_EMAIL_VERIFICATION_BY_CODE_ENABLED = REQUIRE_VERIFIED_EMAIL
 ACCOUNT_PREVENT_ENUMERATION = True
 ACCOUNT_SESSION_REMEMBER = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]

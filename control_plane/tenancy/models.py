@@ -6,8 +6,8 @@ Invariants
   says that.
 - A generation only grows. `observed_generation` is what the cell has confirmed; it equals
   `generation` when, and only when, the cell has what is declared.
-- What is deleted has `deleted_at`, and its row stays: until the cell has confirmed, once there is
-  who asks it.
+- What is deleted has `deleted_at`, and its row stays until the cell has confirmed; that of a key
+  stays longer.
 """
 
 from __future__ import annotations

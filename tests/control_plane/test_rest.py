@@ -205,6 +205,17 @@ def test_a_role_that_is_taken_away_is_gone_for_writes_that_wait(
     assert Organization.objects.get(id=acme.id).state == "trial"
 
 
+def test_who_gives_no_name_leaves_the_one_that_somebody_else_gives(
+    acme: Tenant, client: APIClient
+) -> None:
+    def rename() -> None:
+        Organization.objects.filter(id=acme.id).update(name="Renamed")
+
+    with connection.execute_wrapper(just_before_the_lock(rename)):
+        assert patch(client, at(acme), {}).json()["name"] == "Renamed"
+    assert Organization.objects.get(id=acme.id).name == "Renamed"
+
+
 def test_a_body_that_is_no_json_is_a_problem(acme: Tenant, client: APIClient) -> None:
     broken = client.post(at(acme, "topics"), "{", content_type="application/json")
     assert (broken.status_code, broken.json()["code"]) == (400, "parse-error")

@@ -149,7 +149,7 @@ class OrganizationViewSet(TenantViewSet):
         organization = do_rename_organization(
             self.caller.actor,
             organization_id,
-            body.get("name", self.caller.organization.name),
+            body.get("name"),
             self.if_match,
         )
         return self._shown(organization)

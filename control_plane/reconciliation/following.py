@@ -1,0 +1,111 @@
+"""The cell's feed of changes, taken in from where it was left.
+
+    version stored      Watch after it      events into rows      version stored      …
+
+One follower of a cell at a time has its lease, so that rows are not written twice; two would do no
+harm, since each event is what there is now. Where the feed does not go back so far, or tells of
+another store, all topics are listed, and the feed goes on from there.
+
+Bounds: FOLLOW_S for a look; a follower that dies leaves its lease for LEASE_S.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+import grpc
+from django.db.models import Q
+from django.utils import timezone
+
+from control_plane.cells.connections import CellError, CellRefused, cell_admin, cell_operations
+from control_plane.cells.models import Cell, CellProgress
+from control_plane.reconciliation.adoption import adopt_all, adopt_events
+from control_plane.reconciliation.listing import pages_of
+from control_plane.reconciliation.rounds import ask, cells_that_answer
+from data_plane.contract import cell_admin_pb2 as messages
+from data_plane.contract import cell_operations_pb2 as operations_messages
+
+FOLLOW_S: Final = 0.7
+LEASE_S: Final = 3.0
+# Listing takes as long as there are topics.
+LIST_LEASE_S: Final = 120.0
+FIRST_TIMEOUT_S: Final = 10.0
+
+
+def follow_cells(follow_s: float = FOLLOW_S) -> None:
+    """Take in what all cells that answer have to tell."""
+    for cell in cells_that_answer():
+        ask(cell, partial(follow, cell, follow_s))
+
+
+def follow(cell: Cell, follow_s: float = FOLLOW_S) -> bool:
+    """Take in what the feed has, and what comes within so long; False when somebody else does.
+    Raises CellError."""
+    progress = take_lease(cell, follow_s + LEASE_S)
+    if progress is None:
+        return False
+    try:
+        if progress.feed_version is None or not _read(cell, progress, follow_s):
+            take_in_all(cell)
+    finally:
+        give_back_lease(cell)
+    return True
+
+
+def _read(cell: Cell, progress: CellProgress, follow_s: float) -> bool:
+    """Whether the feed goes back as far as it was taken in."""
+    request = operations_messages.WatchRequest(
+        after_version=progress.feed_version, store_id=progress.feed_store_id
+    )
+    with cell_operations(cell) as operations:
+        try:
+            for response in operations.Watch(request, timeout=follow_s):
+                adopt_events(cell, response.events)
+                if response.version != progress.feed_version:
+                    _store(cell, response.version, response.store_id)
+        except CellRefused as refusal:
+            if refusal.code is not grpc.StatusCode.OUT_OF_RANGE:
+                raise
+            return False
+        except CellError as error:
+            if error.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+    return True
+
+
+def take_in_all(cell: Cell) -> None:
+    """List all topics, and go on in the feed from where it was before that: what changes while the
+    pages are read is told again. Whoever calls it has the lease."""
+    leased_until = timezone.now() + timedelta(seconds=LIST_LEASE_S)
+    CellProgress.objects.filter(cell=cell).update(followed_until=leased_until)
+    with cell_admin(cell) as admin, cell_operations(cell) as operations:
+        watch = operations.Watch(operations_messages.WatchRequest(), timeout=FIRST_TIMEOUT_S)
+        first = next(watch)
+        watch.cancel()
+        items: list[messages.Item] = []
+        for page in pages_of(admin, kind=messages.KIND_TOPIC):
+            items += page.items
+    adopt_all(cell, items)
+    _store(cell, first.version, first.store_id)
+
+
+def take_lease(cell: Cell, duration_s: float) -> CellProgress | None:
+    """Be the one who takes in what the cell has, for at most so long."""
+    now = timezone.now()
+    free = CellProgress.objects.filter(
+        Q(followed_until=None) | Q(followed_until__lte=now), cell=cell
+    )
+    if not free.update(followed_until=now + timedelta(seconds=duration_s)):
+        return None
+    return CellProgress.objects.get(cell=cell)
+
+
+def give_back_lease(cell: Cell) -> None:
+    CellProgress.objects.filter(cell=cell).update(followed_until=None)
+
+
+def _store(cell: Cell, version: int, store_id: str) -> None:
+    CellProgress.objects.filter(cell=cell).update(feed_version=version, feed_store_id=store_id)
+    Cell.objects.filter(id=cell.id, metadata_version__lt=version).update(metadata_version=version)

@@ -1,0 +1,66 @@
+"""What a cell has, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import grpc
+
+from control_plane.cells.connections import CellRefused
+from data_plane.contract import cell_admin_pb2 as messages
+from data_plane.contract import cell_operations_pb2 as operations_messages
+from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
+from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
+
+PAGE_MAX: Final = 1000
+
+
+def pages_of(
+    admin: CellAdminStub,
+    tenant: str = "",
+    kind: messages.Kind.ValueType = messages.KIND_UNSPECIFIED,
+) -> Iterator[messages.ListResponse]:
+    """All pages, of a tenant or of all. Raises CellError."""
+    after = ""
+    while True:
+        request = messages.ListRequest(
+            tenant=tenant, kind=kind, page_size=PAGE_MAX, page_token=after
+        )
+        page = admin.List(request)
+        yield page
+        after = page.next_page_token
+        if not after:
+            return
+
+
+def items_of(
+    admin: CellAdminStub,
+    tenant: str,
+    kind: messages.Kind.ValueType = messages.KIND_UNSPECIFIED,
+) -> Iterator[messages.Item]:
+    """Those of a tenant; none where the cell has no such tenant. Raises CellError."""
+    try:
+        for page in pages_of(admin, tenant, kind):
+            yield from page.items
+    except CellRefused as refusal:
+        if refusal.code is not grpc.StatusCode.INVALID_ARGUMENT:
+            raise
+
+
+def topic_id_of(
+    admin: CellAdminStub, operations: CellOperationsStub, tenant: str, name: str
+) -> bytes | None:
+    """Of the topic of this name, be it deleted, as long as it can come back."""
+    for item in items_of(admin, tenant, messages.KIND_TOPIC):
+        if item.resource.name == name:
+            return item.topic_id
+    request = operations_messages.ListDeletedTopicsRequest(tenant=tenant)
+    while True:
+        page = operations.ListDeletedTopics(request)
+        for topic in page.topics:
+            if topic.name == name:
+                return topic.topic_id
+        if not page.has_more:
+            return None
+        request.after_tenant, request.after_name = page.topics[-1].tenant, page.topics[-1].name

@@ -1,0 +1,260 @@
+"""A tenant's resources, sent to its cell: what is deleted first, then what is there, the tenant in
+the end where it goes itself. Everything may be sent again.
+
+A topic that is had back takes three steps, each of which changes nothing where it was done before:
+
+    Delete … keep     of the ids that it had, so that no resource has it
+    UndeleteTopic     with the topic id, so that nothing else of its name is meant
+    Apply             of its new id, which takes over the topic of that topic id
+
+Bounds: RESOURCES_MAX resources and PARTITIONS_MAX partitions in a call. A call that is refused as a
+whole is sent again in halves, down to the resource that it is refused for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+import grpc
+
+from control_plane.accounts.models import Organization
+from control_plane.cells.connections import CellRefused, cell_admin, cell_operations
+from control_plane.cells.models import Cell
+from control_plane.messaging.models import Topic
+from control_plane.reconciliation.listing import items_of, topic_id_of
+from control_plane.reconciliation.logic import (
+    Answer,
+    Verdict,
+    answer_to_apply,
+    answer_to_delete,
+)
+from control_plane.reconciliation.specifications import resource_of
+from control_plane.tenancy.models import DeclaredModel
+from data_plane.contract import cell_admin_pb2 as messages
+from data_plane.contract import cell_operations_pb2 as operations_messages
+from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
+from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
+
+RESOURCES_MAX: Final = 500
+PARTITIONS_MAX: Final = 5_000
+_REFUSED_AS_A_WHOLE: Final = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+STILL_THERE: Final = "Its cell is removing what it had."
+MESSAGES_GONE: Final = "Its cell has not kept it, and its messages are gone. Make another topic."
+
+
+class Sender:
+    """To the cell of one tenant. All methods raise CellError."""
+
+    def __init__(self, cell: Cell, organization: Organization) -> None:
+        self._cell = cell
+        self._organization = organization
+
+    def send(self, rows: Sequence[DeclaredModel]) -> dict[str, Answer]:
+        """What became of each, by its id. Sets topics' `kafka_topic_id` where it was asked for."""
+        with cell_admin(self._cell) as admin, cell_operations(self._cell) as operations:
+            self._identify(admin, rows)
+            answers = self._delete(admin, [row for row in rows if is_deleted(row)])
+            self._purge(operations, rows, answers)
+            ready = []
+            for row in rows:
+                if is_deleted(row):
+                    continue
+                why_not = None
+                if isinstance(row, Topic) and row.takes_over:
+                    why_not = self._prepare(admin, operations, row)
+                if why_not is None:
+                    ready.append(row)
+                else:
+                    answers[row.pk] = why_not
+            return answers | self._apply(admin, ready)
+
+    def present(self, rows: Iterable[DeclaredModel]) -> dict[str, messages.Item]:
+        """What the cell has of them, by the rows' ids."""
+        with cell_admin(self._cell) as admin:
+            items = {
+                item.resource.resource_id: item
+                for item in items_of(admin, self._organization.slug)
+                if item.resource.resource_id
+            }
+        wanted = {row.pk: ids_of(row)[-1] for row in rows}
+        return {pk: items[name] for pk, name in wanted.items() if name in items}
+
+    def _identify(self, admin: CellAdminStub, rows: Iterable[DeclaredModel]) -> None:
+        """Which topics are those that go or come back, where neither a round nor the feed has
+        written it down: a round may have made one, and have died. One of the same name that is
+        somebody else's is none of them."""
+        unknown = [
+            row
+            for row in rows
+            if isinstance(row, Topic)
+            and (is_deleted(row) or row.incarnation > 1)
+            and row.observed_generation == 0
+            and not row.observed
+        ]
+        if not unknown:
+            return
+        items = items_of(admin, self._organization.slug, messages.KIND_TOPIC)
+        ids = {item.resource.resource_id: item.topic_id for item in items}
+        for topic in unknown:
+            found = [ids[name] for name in topic.resource_ids if name in ids]
+            topic.kafka_topic_id = UUID(bytes=found[0]) if found else None
+
+    def _delete(self, admin: CellAdminStub, rows: Sequence[DeclaredModel]) -> dict[str, Answer]:
+        deletions = [
+            messages.Deletion(resource_id=resource_id, generation=row.generation)
+            for row in rows
+            for resource_id in ids_of(row)
+        ]
+        results = _deleted(admin, deletions)
+        answers = {
+            row.pk: answer_to_delete([results[name] for name in ids_of(row)], row.generation)
+            for row in rows
+        }
+        for row in rows:
+            is_whole = isinstance(row, Organization) and answers[row.pk].verdict is Verdict.GONE
+            if is_whole and self._is_there(admin):
+                answers[row.pk] = Answer(Verdict.FAILED, row.generation, STILL_THERE)
+        return answers
+
+    def _purge(
+        self,
+        operations: CellOperationsStub,
+        rows: Iterable[DeclaredModel],
+        answers: Mapping[str, Answer],
+    ) -> None:
+        """What is not to be had back goes now, and not when its time is over."""
+        for row in rows:
+            if not isinstance(row, Topic) or row.deleted_at is None or not was_there(row):
+                continue
+            if answers[row.pk].verdict is Verdict.GONE:
+                try:
+                    operations.PurgeTopic(self._deleted_topic(row))
+                except CellRefused as refusal:
+                    if refusal.code is not grpc.StatusCode.NOT_FOUND:
+                        raise
+
+    def _prepare(
+        self, admin: CellAdminStub, operations: CellOperationsStub, topic: Topic
+    ) -> Answer | None:
+        """Have a topic be there that nobody declares; why it cannot be taken over."""
+        earlier = topic.resource_ids[:-1]
+        if earlier:
+            deletions = [
+                messages.Deletion(resource_id=name, generation=topic.generation, keep=True)
+                for name in earlier
+            ]
+            results = _deleted(admin, deletions)
+            answer = answer_to_delete([results[name] for name in earlier], topic.generation)
+            if answer.verdict is not Verdict.GONE:
+                return answer
+        if not earlier or not was_there(topic):
+            # In the second case it was had back before it ever was.
+            return None
+        if topic.kafka_topic_id is None:
+            found = topic_id_of(admin, operations, self._organization.slug, topic.name)
+            topic.kafka_topic_id = None if found is None else UUID(bytes=found)
+        if topic.kafka_topic_id is not None:
+            try:
+                operations.UndeleteTopic(self._deleted_topic(topic))
+                return None
+            except CellRefused as refusal:
+                if refusal.code is not grpc.StatusCode.NOT_FOUND:
+                    raise
+        return Answer(Verdict.OVER, topic.generation, MESSAGES_GONE)
+
+    def _deleted_topic(self, topic: Topic) -> operations_messages.DeletedTopicRequest:
+        return operations_messages.DeletedTopicRequest(
+            tenant=self._organization.slug,
+            name=topic.name,
+            topic_id=b"" if topic.kafka_topic_id is None else topic.kafka_topic_id.bytes,
+        )
+
+    def _apply(self, admin: CellAdminStub, rows: Sequence[DeclaredModel]) -> dict[str, Answer]:
+        sent = {row.pk: resource_of(self._organization, row) for row in rows}
+        results: dict[str, messages.Result] = {}
+        for batch in batches(list(sent.values())):
+            results |= _applied(admin, batch)
+        return {
+            pk: answer_to_apply(results[resource.resource_id], resource)
+            for pk, resource in sent.items()
+        }
+
+    def _is_there(self, admin: CellAdminStub) -> bool:
+        """Whether anything of the tenant is left in the cell."""
+        request = messages.ListRequest(tenant=self._organization.slug, page_size=1)
+        try:
+            admin.List(request)
+        except CellRefused as refusal:
+            if refusal.code is not grpc.StatusCode.INVALID_ARGUMENT:
+                raise
+            return False
+        return True
+
+
+def is_deleted(row: DeclaredModel) -> bool:
+    """Whether the cell is to have it no more."""
+    if isinstance(row, Topic):
+        return row.purge_after is not None
+    return row.deleted_at is not None
+
+
+def was_there(topic: Topic) -> bool:
+    """Whether the cell has ever had it, as far as is known."""
+    return topic.observed_generation > 0 or topic.kafka_topic_id is not None
+
+
+def ids_of(row: DeclaredModel) -> list[str]:
+    """The resource ids that the cell may know it by, the present one last."""
+    return row.resource_ids if isinstance(row, Topic) else [row.pk]
+
+
+def batches(resources: Sequence[messages.Resource]) -> Iterator[list[messages.Resource]]:
+    """As many as it takes for no call to be beyond the cell's bounds, tenants first."""
+    batch: list[messages.Resource] = []
+    partitions = 0
+    for resource in sorted(resources, key=lambda one: one.WhichOneof("spec") != "tenant_spec"):
+        more = resource.topic.partitions if resource.HasField("topic") else 0
+        if batch and (len(batch) >= RESOURCES_MAX or partitions + more > PARTITIONS_MAX):
+            yield batch
+            batch, partitions = [], 0
+        batch.append(resource)
+        partitions += more
+    if batch:
+        yield batch
+
+
+def _applied(
+    admin: CellAdminStub, batch: Sequence[messages.Resource]
+) -> dict[str, messages.Result]:
+    try:
+        answer = admin.Apply(messages.ApplyRequest(resources=batch))
+    except CellRefused as refusal:
+        if refusal.code not in _REFUSED_AS_A_WHOLE:
+            raise
+        if len(batch) == 1:
+            return {batch[0].resource_id: _refused(batch[0].resource_id, refusal)}
+        half = len(batch) // 2
+        return _applied(admin, batch[:half]) | _applied(admin, batch[half:])
+    return {result.resource_id: result for result in answer.results}
+
+
+def _deleted(
+    admin: CellAdminStub, deletions: Sequence[messages.Deletion]
+) -> dict[str, messages.Result]:
+    results: dict[str, messages.Result] = {}
+    for start in range(0, len(deletions), RESOURCES_MAX):
+        batch = deletions[start : start + RESOURCES_MAX]
+        answer = admin.Delete(messages.DeleteRequest(deletions=batch))
+        results |= {result.resource_id: result for result in answer.results}
+    return results
+
+
+def _refused(resource_id: str, refusal: CellRefused) -> messages.Result:
+    return messages.Result(
+        resource_id=resource_id, outcome=messages.Result.REFUSED, message=refusal.detail
+    )

@@ -1,0 +1,377 @@
+"""What Kafka clients make is adopted and never reverted; what this database or a cell has lost
+comes back from the other one. A real Postgres, and a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+from confluent_kafka.admin import ResourceType as KafkaResourceType
+
+from control_plane.access.models import ApiKey, Grant
+from control_plane.accounts.logic import do_suspend
+from control_plane.accounts.models import Organization, OrganizationState
+from control_plane.cells.connections import cell_admin
+from control_plane.cells.models import Cell, CellProgress
+from control_plane.messaging.logic import (
+    TopicSpec,
+    do_change_owner,
+    do_create_topic,
+    do_delete_topic,
+    do_update_topic,
+)
+from control_plane.messaging.models import ManagedBy, Topic
+from control_plane.operations.models import AuditEvent, OutboxEntry
+from control_plane.quotas.models import TenantQuota
+from control_plane.reconciliation.adoption import adopt_all
+from control_plane.reconciliation.drift import repair
+from control_plane.reconciliation.following import follow, take_lease
+from control_plane.reconciliation.listing import items_of
+from control_plane.tenancy.ids import new_id
+from data_plane.contract import cell_admin_pb2 as messages
+from tests.certificates import WHY_NO_CERTIFICATES, Authority
+from tests.control_plane.cells import CellProcess, manager_of, settle, trusted
+from tests.control_plane.tenants import Tenant, make_tenant
+
+pytestmark = [
+    pytest.mark.skipif(bool(WHY_NO_CERTIFICATES), reason=WHY_NO_CERTIFICATES),
+    pytest.mark.django_db,
+]
+
+SECONDS_MAX = 20.0
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls") / "ca")
+
+
+@pytest.fixture(scope="module")
+def process(
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority
+) -> Iterator[CellProcess]:
+    with CellProcess(tmp_path_factory.mktemp("cell"), authority) as started:
+        yield started
+
+
+@pytest.fixture
+def cell(process: CellProcess, authority: Authority, settings: Any) -> Cell:
+    trusted(settings, authority.issue("control-plane", "DNS:control-plane"))
+    return process.row()
+
+
+def admin_of(process: CellProcess, tenant: Tenant) -> AdminClient:
+    """A Kafka client that may do everything in the tenant."""
+    _, key, secret = manager_of(tenant)
+    settle()
+    return process.client(tenant, key, secret).admin()
+
+
+def make(admin: AdminClient, name: str, partitions: int = 1, **configs: str) -> None:
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    made = admin.create_topics([NewTopic(name, partitions, 1, config=named)])
+    made[name].result(SECONDS_MAX)
+
+
+def configure(admin: AdminClient, name: str, key: str, value: str) -> None:
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(KafkaResourceType.TOPIC, name, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(SECONDS_MAX)
+
+
+def topic_of(tenant: Tenant, name: str) -> Topic:
+    return Topic.objects.of(tenant.id).get(name=name)
+
+
+def item_of(cell: Cell, tenant: Tenant, name: str) -> messages.Item:
+    with cell_admin(cell) as admin:
+        for item in items_of(admin, tenant.organization.slug, messages.KIND_TOPIC):
+            if item.resource.name == name:
+                return item
+    raise AssertionError(f"the cell has no topic {name}")
+
+
+def test_what_a_client_makes_and_changes_is_adopted_and_never_reverted(
+    process: CellProcess, cell: Cell
+) -> None:
+    acme = make_tenant("acme")
+    admin = admin_of(process, acme)
+    follow(cell)
+    make(admin, "clicks", 2, retention_ms="1000")
+    follow(cell)
+    clicks = topic_of(acme, "clicks")
+    assert (clicks.managed_by, clicks.status) == (ManagedBy.CLIENT, "ready")
+    assert (clicks.partitions, clicks.configs) == (2, {"retention.ms": "1000"})
+    made = AuditEvent.objects.get(resource_id=clicks.id)
+    assert (made.action, made.actor_name.startswith("User:sa_")) == ("topic.adopt", True)
+    admin.create_partitions([NewPartitions("clicks", 4)])["clicks"].result(SECONDS_MAX)
+    configure(admin, "clicks", "retention.ms", "2000")
+    follow(cell)
+    clicks = topic_of(acme, "clicks")
+    assert (clicks.partitions, clicks.configs) == (4, {"retention.ms": "2000"})
+    repair(cell, even_if_compared=True)
+    settle()
+    assert dict(item_of(cell, acme, "clicks").configs) == {"retention.ms": "2000"}
+    admin.delete_topics(["clicks"])["clicks"].result(SECONDS_MAX)
+    follow(cell)
+    assert not Topic.objects.of(acme.id).filter(name="clicks").exists()
+
+
+def test_a_client_cannot_contradict_what_is_declared_and_all_else_is_its_own(
+    process: CellProcess, cell: Cell
+) -> None:
+    both = make_tenant("both")
+    admin = admin_of(process, both)
+    spec = TopicSpec(2, configs={"retention.ms": 1000})
+    topic = do_create_topic(both.actor, both.id, "orders", spec)
+    settle()
+    follow(cell)
+    with pytest.raises(KafkaException, match=f"POLICY_VIOLATION.*{topic.id}"):
+        configure(admin, "orders", "retention.ms", "5")
+    with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
+        admin.delete_topics(["orders"])["orders"].result(SECONDS_MAX)
+    configure(admin, "orders", "segment.ms", "7000")
+    follow(cell)
+    repair(cell, even_if_compared=True)
+    do_update_topic(both.actor, both.id, topic.id, partitions=3)
+    settle()
+    assert item_of(cell, both, "orders").configs["segment.ms"] == "7000"
+    seen = topic_of(both, "orders")
+    assert seen.observed["configs"]["segment.ms"] == "7000"
+    assert seen.spec()["configs"] == {"retention.ms": "1000"}
+    assert seen.etag == topic_of(both, "orders").etag
+
+
+def test_ownership_is_taken_over_and_given_back(process: CellProcess, cell: Cell) -> None:
+    owned = make_tenant("owned")
+    admin = admin_of(process, owned)
+    follow(cell)
+    make(admin, "clicks", 2)
+    follow(cell)
+    topic = topic_of(owned, "clicks")
+    do_change_owner(owned.actor, owned.id, topic.id, ManagedBy.API)
+    settle()
+    taken = topic_of(owned, "clicks")
+    assert (taken.status, taken.takes_over) == ("ready", False)
+    with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
+        admin.delete_topics(["clicks"])["clicks"].result(SECONDS_MAX)
+    do_change_owner(owned.actor, owned.id, topic.id, ManagedBy.CLIENT)
+    settle()
+    assert topic_of(owned, "clicks").status == "ready"
+    configure(admin, "clicks", "retention.ms", "9000")
+    follow(cell)
+    assert topic_of(owned, "clicks").configs["retention.ms"] == "9000"
+    # What is let go of may be made anew, and taken over again; its name is free at once if its
+    # clients say so.
+    configure(admin, "clicks", "tidewheel.undelete.ms", "0")
+    admin.delete_topics(["clicks"])["clicks"].result(SECONDS_MAX)
+    follow(cell)
+    assert not Topic.objects.of(owned.id).exists()
+    make(admin, "clicks", 3)
+    follow(cell)
+    assert topic_of(owned, "clicks").partitions == 3
+    do_change_owner(owned.actor, owned.id, topic_of(owned, "clicks").id, ManagedBy.API)
+    settle()
+    assert topic_of(owned, "clicks").status == "ready"
+
+
+def test_what_is_declared_under_a_clients_name_is_a_conflict_until_it_takes_over(
+    process: CellProcess, cell: Cell
+) -> None:
+    names = make_tenant("names")
+    admin = admin_of(process, names)
+    follow(cell)
+    make(admin, "clicks", 1)
+    topic = do_create_topic(names.actor, names.id, "clicks", TopicSpec(3))
+    settle()
+    refused = topic_of(names, "clicks")
+    assert refused.status == "failed"
+    assert "take it over" in refused.status_reason
+    follow(cell)
+    do_change_owner(names.actor, names.id, topic.id, ManagedBy.API)
+    settle()
+    assert topic_of(names, "clicks").status == "ready"
+    assert item_of(cell, names, "clicks").partitions == 3
+
+
+def test_what_was_in_the_way_of_a_declared_topic_is_adopted_when_that_is_deleted(
+    process: CellProcess, cell: Cell
+) -> None:
+    way = make_tenant("way")
+    admin = admin_of(process, way)
+    follow(cell)
+    topic = do_create_topic(way.actor, way.id, "clicks", TopicSpec(3))
+    make(admin, "clicks", 1)
+    settle()
+    follow(cell)
+    assert topic_of(way, "clicks").status == "failed"
+    do_delete_topic(way.actor, way.id, topic.id)
+    settle()
+    follow(cell)
+    clicks = topic_of(way, "clicks")
+    assert (clicks.managed_by, clicks.partitions) == (ManagedBy.CLIENT, 1)
+    assert item_of(cell, way, "clicks").partitions == 1
+
+
+def test_a_feed_that_does_not_go_back_so_far_is_replaced_by_a_list(
+    process: CellProcess, cell: Cell
+) -> None:
+    behind = make_tenant("behind")
+    admin = admin_of(process, behind)
+    follow(cell)
+    make(admin, "old")
+    follow(cell)
+    assert topic_of(behind, "old").managed_by == ManagedBy.CLIENT
+    admin.delete_topics(["old"])["old"].result(SECONDS_MAX)
+    make(admin, "new")
+    progress = CellProgress.objects.filter(cell=cell)
+    version = progress.get().feed_version
+    progress.update(feed_store_id="another store")
+    follow(cell)
+    assert set(Topic.objects.of(behind.id).values_list("name", flat=True)) == {"new"}
+    after = progress.get()
+    assert version is not None
+    assert after.feed_version is not None
+    assert after.feed_version > version
+    assert after.feed_store_id not in ("", "another store")
+
+
+def test_one_follower_at_a_time(cell: Cell) -> None:
+    make_tenant("followed")
+    settle()
+    assert take_lease(cell, 60.0) is not None
+    assert follow(cell) is False
+    CellProgress.objects.filter(cell=cell).update(followed_until=None)
+    assert follow(cell) is True
+    assert CellProgress.objects.get(cell=cell).followed_until is None
+
+
+def test_a_restored_database_goes_by_what_the_cell_has_and_counts_on(cell: Cell) -> None:
+    restored = make_tenant("restored")
+    topic = do_create_topic(restored.actor, restored.id, "orders", TopicSpec(1))
+    settle()
+    do_update_topic(
+        restored.actor, restored.id, topic.id, partitions=4, configs={"retention.ms": 5000}
+    )
+    do_update_topic(restored.actor, restored.id, topic.id, configs={"retention.ms": 6000})
+    settle()
+    do_suspend(restored.actor, restored.id, "the bill is not paid")
+    settle()
+    # The backup is older than that; since then somebody has declared something, and it is told.
+    Topic.objects.of(restored.id).update(
+        generation=2, observed_generation=1, partitions=2, configs={}
+    )
+    Organization.objects.filter(id=restored.id).update(
+        generation=1, observed_generation=1, state=OrganizationState.TRIAL, state_reason=""
+    )
+    OutboxEntry.objects.of(restored.id).filter(resource_id=topic.id).update(done_at=None)
+    settle()
+    taken = topic_of(restored, "orders")
+    assert (taken.status, taken.status_reason) == ("ready", "")
+    assert (taken.generation, taken.observed_generation) == (3, 3)
+    assert taken.spec()["configs"] == {"retention.ms": "6000"}
+    assert taken.partitions == 4
+    event = AuditEvent.objects.get(resource_id=topic.id, action="reconcile.take_over")
+    assert event.changes["generation"] == 3
+    # What nobody has told is found by comparing.
+    assert repair(cell) > 0
+    settle()
+    tenant = Organization.objects.get(id=restored.id)
+    assert (tenant.state, tenant.state_reason) == ("suspended", "the bill is not paid")
+    assert tenant.generation == 2
+    OutboxEntry.objects.of(restored.id).update(done_at=None)
+    settle()
+    assert topic_of(restored, "orders").generation == 3
+
+
+def test_the_same_generation_with_another_content_is_counted_on(cell: Cell) -> None:
+    forked = make_tenant("forked")
+    topic = do_create_topic(forked.actor, forked.id, "orders", TopicSpec(1))
+    settle()
+    do_update_topic(forked.actor, forked.id, topic.id, configs={"retention.ms": 5000})
+    settle()
+    # Restored, and changed otherwise since.
+    Topic.objects.of(forked.id).update(configs={"retention.ms": "7000"}, observed_generation=1)
+    OutboxEntry.objects.of(forked.id).update(done_at=None)
+    settle()
+    ours = topic_of(forked, "orders")
+    assert (ours.generation, ours.observed_generation, ours.status) == (3, 3, "ready")
+    assert item_of(cell, forked, "orders").configs["retention.ms"] == "7000"
+
+
+def test_topics_that_a_restored_database_has_never_heard_of_are_adopted(cell: Cell) -> None:
+    lost = make_tenant("lost")
+    topic = do_create_topic(lost.actor, lost.id, "orders", TopicSpec(2))
+    again = do_create_topic(lost.actor, lost.id, "again", TopicSpec(1))
+    settle()
+    OutboxEntry.objects.of(lost.id).filter(resource_id__in=(topic.id, again.id)).delete()
+    Topic.objects.of(lost.id).delete()
+    # Somebody has noticed, and declared one of them anew.
+    anew = do_create_topic(lost.actor, lost.id, "again", TopicSpec(1))
+    settle()
+    assert topic_of(lost, "again").status == "failed"
+    repair(cell)
+    settle()
+    adopted = topic_of(lost, "orders")
+    assert (adopted.id, adopted.generation, adopted.status) == (topic.id, 1, "ready")
+    assert (adopted.managed_by, adopted.partitions) == (ManagedBy.API, 2)
+    assert topic_of(lost, "again").id == again.id != anew.id
+    assert repair(cell) == 0
+
+
+def test_what_was_deleted_here_is_not_adopted_by_what_is_heard_late(cell: Cell) -> None:
+    late = make_tenant("late")
+    topic = do_create_topic(late.actor, late.id, "orders", TopicSpec(1))
+    settle()
+    heard = item_of(cell, late, "orders")
+    do_delete_topic(late.actor, late.id, topic.id, purge=True)
+    settle()
+    adopt_all(cell, [heard])
+    assert not Topic.objects.of(late.id).exists()
+
+
+def test_what_a_cell_has_lost_is_declared_again(cell: Cell) -> None:
+    kept = make_tenant("kept")
+    manager_of(kept)
+    topic = do_create_topic(kept.actor, kept.id, "orders", TopicSpec(1))
+    settle()
+    repair(cell, even_if_compared=True)
+    settle()
+    # Nothing of this has ever been told to this cell, as if it had been restored from a backup.
+    for model in (Grant, ApiKey):
+        rows: Any = model.objects.of(kept.id)
+        prefix = "grant" if model is Grant else "key"
+        for row in rows:
+            rows.filter(id=row.id).update(id=new_id(prefix))
+    Topic.objects.of(kept.id).filter(id=topic.id).update(name="lost", id=new_id("top"))
+    assert repair(cell) >= 3
+    assert topic_of(kept, "lost").status == "updating"
+    assert AuditEvent.objects.filter(organization_id=kept.id, action="reconcile.repair").exists()
+    settle()
+    assert topic_of(kept, "lost").status == "ready"
+    assert item_of(cell, kept, "lost").partitions == 1
+
+
+def test_what_is_as_declared_is_compared_by_digest_alone(
+    process: CellProcess, cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = make_tenant("compared")
+    do_create_topic(compared.actor, compared.id, "orders", TopicSpec(1))
+    manager_of(compared)
+    settle()
+    # Other tests' tenants are in the cell, too: differences that nobody repairs.
+    while repair(cell):
+        settle()
+    assert repair(cell) == 0
+    assert CellProgress.objects.get(cell=cell).compared_digests != ""
+    assert TenantQuota.objects.of(compared.id).get().status == "ready"
