@@ -1,6 +1,7 @@
 """`./tidewheel bench`: single brokers compared by default; `bench cell` compares cells of three,
 `bench partitions` measures many partitions, `bench calls` counts function calls, `bench reconnects`
-has thousands of clients log in at once, `bench subscriptions` measures filters and their index."""
+has thousands of clients log in at once, `bench neighbours` has one tenant disturb another,
+`bench subscriptions` measures filters and their index."""
 
 from __future__ import annotations
 
@@ -8,12 +9,21 @@ import signal
 import sys
 from types import FrameType
 
-from benchmarks import calls, cell, compare, many_partitions, reconnects, subscriptions
+from benchmarks import (
+    calls,
+    cell,
+    compare,
+    many_partitions,
+    neighbours,
+    reconnects,
+    subscriptions,
+)
 
 OTHERS = {
     "calls": calls.main,
     "cell": cell.main,
     "partitions": many_partitions.main,
+    "neighbours": neighbours.main,
     "reconnects": reconnects.main,
     "subscriptions": subscriptions.main,
 }

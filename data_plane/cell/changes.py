@@ -265,7 +265,13 @@ def _capacity(
     def of(broker: str) -> Mapping[str, str]:
         return configs.get(ConfigResource(DEFAULT_TENANT, ResourceType.BROKER, broker), {})
 
-    return capacity({node_id: of(str(node_id)) for node_id in brokers}, of(""), name)
+    # A broker that is alone is registered nowhere; only it can have properties of its own.
+    ids = [str(node_id) for node_id in brokers] or [
+        resource.name
+        for resource in configs
+        if resource.type == ResourceType.BROKER and resource.name
+    ]
+    return capacity([of(node_id) for node_id in ids or [""]], of(""), name)
 
 
 def capacity_of(image: MetadataImage, name: str) -> int:

@@ -117,9 +117,9 @@ def why_beyond_capacity(
     return ""
 
 
-def capacity(configs: Mapping[int, Mapping[str, str]], of_all: Mapping[str, str], name: str) -> int:
-    """That of brokers together: by their own properties, else by those of all brokers."""
-    return sum(_number(own.get(name, of_all.get(name, ""))) for own in configs.values())
+def capacity(configs: Iterable[Mapping[str, str]], of_all: Mapping[str, str], name: str) -> int:
+    """That of brokers together: by each one's own properties, else by those of all brokers."""
+    return sum(_number(own.get(name, of_all.get(name, ""))) for own in configs)
 
 
 def _number(text: str) -> int:

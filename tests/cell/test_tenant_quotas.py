@@ -153,6 +153,16 @@ def test_floors_are_promised_up_to_the_capacity_of_all_brokers() -> None:
         apply_change(gone, PutTenantQuotas("acme", replace(most, produce_floor_bytes_per_s=111)))
 
 
+@pytest.mark.parametrize("broker", ["", "7"])
+def test_a_broker_that_is_alone_has_a_capacity(broker: str) -> None:
+    image = with_capacity({}, brokers=0)
+    declared = AlterConfigs("default", ResourceType.BROKER, broker, ((PRODUCE_CAPACITY, "100"),))
+    image = apply_change(image, declared)
+    apply_change(image, PutTenantQuotas("acme", TenantQuotas(produce_floor_bytes_per_s=100)))
+    with pytest.raises(InvalidChange, match="of all brokers is 100"):
+        apply_change(image, PutTenantQuotas("acme", TenantQuotas(produce_floor_bytes_per_s=101)))
+
+
 def test_nothing_is_promised_where_no_capacity_is_declared() -> None:
     image = with_capacity({})
     with pytest.raises(InvalidChange, match=f"{PRODUCE_CAPACITY} of all brokers is 0"):
