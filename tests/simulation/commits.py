@@ -25,8 +25,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from data_plane.cell.changes import ChangeBroker, ChangePartition, RegisterBroker
-from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+from data_plane.cell.changes import AlterConfigs, ChangeBroker, ChangePartition, RegisterBroker
+from data_plane.cell.metadata import (
+    NO_LEADER,
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from data_plane.cell.metadata_store import Commit
 from data_plane.cell.reassignment import is_reassigning, original_of
 from tests.simulation.placements import check_placements
@@ -307,7 +313,7 @@ class CommitWatch:
                 if who not in (f"b{old.leader}", f"b{node_id}"):
                     self._world.violate(f"{name}: {who} takes b{node_id} out of the ISR of {old}")
         self._check_peace(name, old, new)
-        self._check_copies(name, old, change, after)
+        self._check_copies(name, old, change, after, commit)
         if new.leader in (NO_LEADER, old.leader):
             return
         if commit.controller_epoch is None:
@@ -323,7 +329,12 @@ class CommitWatch:
             self._world.violate(f"{name}: {new} is elected from {old}")
 
     def _check_copies(
-        self, name: str, old: PartitionImage, change: ChangePartition, after: MetadataImage
+        self,
+        name: str,
+        old: PartitionImage,
+        change: ChangePartition,
+        after: MetadataImage,
+        commit: Commit,
     ) -> None:
         """ISR, ELR and last known ELR fit each other and the replicas, and forget nobody."""
         new = change.partition
@@ -338,14 +349,15 @@ class CommitWatch:
             self._world.violate(f"{name}: {new} has {arrived} for good, who is not in sync: {old}")
         holders = [*new.isr, *new.elr, *new.last_known_elr]
         given_up = {*old.isr, *old.elr, *old.last_known_elr} - set(new.replicas)
-        isr_min = self._cell.min_isr_of(after, change.topic_id, new)
-        if given_up and len(holders) < isr_min:
+        if given_up and len(holders) < min_isr:
             self._world.violate(
-                f"{name}: {new} leaves fewer safe copies than {isr_min}, without {given_up}: {old}"
+                f"{name}: {new} leaves fewer safe copies than {min_isr}, without {given_up}: {old}"
             )
         if len(set(holders)) < len(holders) or not set(holders) <= set(new.replicas):
             self._world.violate(f"{name}: {new} is not a state of a partition")
-        if len(new.isr) < self._cell.min_isr_of(after, change.topic_id, new):
+        # Lowered and raised again in one commit, it empties the ELR in between.
+        is_lowered = _has_min_isr_of_one(commit, after.topics_by_id[change.topic_id])
+        if len(new.isr) < min_isr and not is_lowered:
             forgotten = {*old.isr, *old.elr, *old.last_known_elr} & set(new.replicas)
             if forgotten - set(holders):
                 self._world.violate(f"{name}: {new} forgets some of {old}")
@@ -435,3 +447,13 @@ def describe(change: object, image: MetadataImage) -> str:
         ]
         return f"{type(change).__name__} b{broker.node_id} {' '.join(states)}"
     return repr(change)[:160]
+
+
+def _has_min_isr_of_one(commit: Commit, topic: TopicImage) -> bool:
+    """Whether somewhere in a commit a topic may do with an ISR of one."""
+    return any(
+        isinstance(change, AlterConfigs)
+        and (change.tenant, change.resource_name) == (topic.tenant, topic.name)
+        and ("min.insync.replicas", "1") in change.values
+        for change in commit.changes
+    )

@@ -7,22 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from data_plane.cell.changes import AddPartitions, Change, CreateTopic
-from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.changes import (
+    AddPartitions,
+    Change,
+    ChangeBroker,
+    CreateTopic,
+    RegisterBroker,
+)
+from data_plane.cell.metadata import BrokerImage, MetadataImage
 from tests.simulation.world import World
 
 
 def check_placements(world: World, before: MetadataImage, changes: Iterable[Change]) -> None:
-    """All new partitions of a commit."""
+    """All new partitions of a commit, each by what its changes before that one have made of the
+    brokers."""
+    leaving = {broker.node_id for broker in before.brokers.values() if _is_leaving(broker)}
     for change in changes:
+        if isinstance(change, ChangeBroker | RegisterBroker):
+            node_id = change.broker.node_id
+            (leaving.add if _is_leaving(change.broker) else leaving.discard)(node_id)
         if not isinstance(change, CreateTopic | AddPartitions):
             continue
-        leaving = {
-            broker.node_id
-            for broker in before.brokers.values()
-            if broker.is_draining or broker.in_controlled_shutdown
-        }
         world.count("partitions placed beside a draining broker", bool(leaving))
         for assignment in change.assignments:
             if leaving.intersection(assignment):
                 world.violate(f"{change} puts replicas on {sorted(leaving)}, who are leaving")
+
+
+def _is_leaving(broker: BrokerImage) -> bool:
+    return broker.is_draining or broker.in_controlled_shutdown

@@ -128,6 +128,10 @@ class DiskView:
         log = self.log
         assert log is not None
         self.cut = []
+        if log.log_start_offset > log.log_end_offset and log.log_directory.failure:
+            # The disk has failed while the log began anew. Nobody uses this one any more; what the
+            # disk has the next process finds out.
+            return 0, 0
         lost = self._take_off(log.log_end_offset)
         if (
             log.log_start_offset > self.end_offset
