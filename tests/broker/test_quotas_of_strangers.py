@@ -155,6 +155,24 @@ def test_who_owes_bytes_waits_on_his_next_connection_too() -> None:
     assert ask_versions(last) == 0
 
 
+def test_who_does_not_log_in_waits_from_its_first_answer_on() -> None:
+    broker = Metered()
+    broker.player.create_topic("orders")
+    broker.commit(PutTenantQuotas("default", TenantQuotas(produce_bytes_per_s=1_000)))
+    pending = broker.player.produce("orders", [bytes(5_000)])
+    owed_ms = pending.response.throttle_time_ms
+    assert owed_ms > 3_000
+    again = broker.player.connect()
+    muted: list[int] = []
+    again.mute = muted.append
+    # What it asks is answered at once, and it is told of no wait of its own.
+    for _ in range(2):
+        answer = broker.player.ask(ApiKey.API_VERSIONS, 3, software(), connection=again)
+        assert answer.throttle_time_ms == 0
+    # Once, for what its tenant owes: it is not handled meanwhile.
+    assert muted == [owed_ms]
+
+
 def test_who_shows_a_certificate_waits_for_what_his_tenant_owes() -> None:
     broker = Metered()
     authority, name = "0a" * 32, "DNS:billing.acme.example"

@@ -86,7 +86,9 @@ class ServerConnection:
             return
         now_ms = self._node.clock.now_ms()
         buf = bytearray(frame)
-        if not info.is_inter_broker and buf[:2] == PRODUCE_KEY:
+        # Whom nobody knows yet has one request handled before he has to wait with his tenant.
+        is_counted = info.waits_with_tenant and not info.is_inter_broker
+        if is_counted and buf[:2] == PRODUCE_KEY:
             self._node.cell.rates.produced(info.namespace, len(buf))
         try:
             answer = self._dispatcher.dispatch(info, buf, 0, len(buf), now_ms)

@@ -9,7 +9,8 @@ version: a client that is too old to be told waits all the same.
     any request           when it is answered         as it is
     Produce               the request's bytes, too    as it is; with acks=0 there is none
     Fetch                 the answer's bytes, too     without records, and these are not counted
-    who is let in         not at all                  as it is; he waits for what his tenant owes
+    who is let in         not at all                  as it is; he waits for what his tenant owes,
+                                                      and without a login after his first answer
 
 Invariants
 - `throttle_time_ms` of every answer comes from here, and is the time for which the connection is
@@ -108,25 +109,29 @@ def throttle_frames(
     return frames
 
 
-def throttle_newcomer(services: Services, connection: ConnectionInfo) -> None:
-    """It has just been authenticated: it waits for what its tenant owes, so that nobody gets rid of
-    a wait by connecting anew."""
+def throttle_newcomer(services: Services, connection: ConnectionInfo, waits_ms: int = 0) -> None:
+    """It is known who speaks: it waits for what its tenant owes, so that nobody gets rid of a wait
+    by connecting anew. `waits_ms`: what it waits for anyway."""
     quotas = services.quotas
     if not quotas.is_active or connection.is_inter_broker or connection.closed:
         return
+    connection.waits_with_tenant = True
     throttle_ms = min(quotas.owed_ms(connection.namespace), THROTTLE_MS_MAX)
-    if throttle_ms > 0:
+    if throttle_ms > waits_ms:
         quotas.note_throttled(connection.namespace, throttle_ms)
         connection.mute(throttle_ms)
 
 
 def _mute(services: Services, context: RequestContext, throttle_ms: int) -> int:
-    if throttle_ms <= 0:
-        return 0
-    throttle_ms = min(throttle_ms, THROTTLE_MS_MAX)
-    services.quotas.note_throttled(context.namespace, throttle_ms)
-    use = context.names.use
-    use.throttle_ms += throttle_ms
-    use.throttled_requests += 1
-    context.connection.mute(throttle_ms)
+    connection = context.connection
+    throttle_ms = min(max(0, throttle_ms), THROTTLE_MS_MAX)
+    if throttle_ms:
+        services.quotas.note_throttled(context.namespace, throttle_ms)
+        use = context.names.use
+        use.throttle_ms += throttle_ms
+        use.throttled_requests += 1
+        connection.mute(throttle_ms)
+    if not connection.waits_with_tenant:
+        # Nobody had to log in on it, and it has its first answer: as it is.
+        throttle_newcomer(services, connection, throttle_ms)
     return throttle_ms
