@@ -82,15 +82,11 @@ class AdminConnection:
                 context = ssl.create_default_context(cafile=self.access.ca)
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
             answer = self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, ApiVersionsRequest())
+            if self.access.user is not None:
+                self._authenticate(self.access.user)
         except (StackError, OSError):
             self._socket.close()
             raise
-        if self.access.user is not None:
-            try:
-                self._authenticate(self.access.user)
-            except StackError:
-                self._socket.close()
-                raise
         self._socket.settimeout(ANSWER_TIMEOUT_S)
         for api in answer.api_keys:
             self._versions[api.api_key] = (api.min_version, api.max_version)

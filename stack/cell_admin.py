@@ -22,6 +22,7 @@ from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract import cell_operations_pb2 as operations
 from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
+from stack.certificates import StackCertificates
 from stack.errors import EXIT_USAGE, StackError
 from stack.folder import StackFolder
 from stack.hints import command
@@ -56,13 +57,10 @@ def access_of_stack(folder: StackFolder) -> CellAdminAccess:
             "--cell-certificate and --cell-key.",
             EXIT_USAGE,
         )
-    tls = folder.tls
-    return CellAdminAccess(
-        f"127.0.0.1:{ports[0]}",
-        tls / "operators-ca.pem",
-        tls / "operator.pem",
-        tls / "operator.key",
-    )
+    certificates = StackCertificates(folder.tls)
+    certificate, key = certificates.operator
+    address = f"127.0.0.1:{ports[0]}"
+    return CellAdminAccess(address, certificates.operators_authority, certificate, key)
 
 
 class CellAdmin:

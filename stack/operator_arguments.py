@@ -9,7 +9,8 @@ from typing import Any, Final
 from stack.help import CommandParser, whole_number
 
 OPERATION_NAMES: Final = (
-    "all, read, write, create, delete, alter, describe, describe-configs, alter-configs"
+    "all, read, write, create, delete, alter, describe, describe-configs, alter-configs, "
+    "idempotent-write"
 )
 
 
@@ -39,7 +40,7 @@ def add_operator_commands(commands: Any, data: argparse.ArgumentParser, json_hel
     tenants.add_argument(
         "--reason", default="", metavar="TEXT", help="With suspend: what its owner is told."
     )
-    tenants.add_argument("--yes", "-y", action="store_true", help="Do not ask.")
+    tenants.add_argument("--yes", "-y", action="store_true", help="Needed for delete.")
     _add_users(commands, cell)
     _add_acls(commands, cell)
     _add_quotas(commands, cell)
@@ -105,7 +106,7 @@ def _add_deleted(commands: Any, cell: argparse.ArgumentParser) -> None:
     )
     deleted.add_argument("name", nargs="?", metavar="TOPIC", help="Which one.")
     deleted.add_argument("--all", action="store_true", help="With list: of all tenants.")
-    deleted.add_argument("--yes", "-y", action="store_true", help="Do not ask.")
+    deleted.add_argument("--yes", "-y", action="store_true", help="Needed for purge.")
 
 
 def _of_tenant(

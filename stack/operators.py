@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import argparse
 import base64
-import hashlib
-import hmac
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from data_plane.contract import cell_admin_pb2 as messages
 from stack.cell_admin import CellAdmin
 from stack.errors import EXIT_USAGE, StackError
+from stack.sasl import DIGESTS, keys_of
+from stack.tables import Row, show
 
 DEFAULT_TENANT: Final = "default"
 ITERATIONS: Final = 4096
 SALT_BYTES: Final = 24
 PASSWORD_BYTES: Final = 24
 MECHANISMS: Final = (
-    (messages.ScramVerifier.SCRAM_SHA_256, "sha256"),
-    (messages.ScramVerifier.SCRAM_SHA_512, "sha512"),
+    (messages.ScramVerifier.SCRAM_SHA_256, DIGESTS["SCRAM-SHA-256"]),
+    (messages.ScramVerifier.SCRAM_SHA_512, DIGESTS["SCRAM-SHA-512"]),
 )
 STATES: Final = {
     messages.TENANT_STATE_UNSPECIFIED: "active",
@@ -59,21 +59,6 @@ OPERATIONS_OF: Final = {
 }
 PATTERNS: Final = {3: "", 4: "*"}
 CLUSTER_NAME: Final = "kafka-cluster"
-
-Row = Mapping[str, Any]
-
-
-def show(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) -> None:
-    """A table of texts, or a list of objects."""
-    if as_json:
-        print(json.dumps(rows))
-        return
-    texts = [[column.upper().replace("_", " ") for column in columns]]
-    texts += [[str(row[column]) for column in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for line in texts:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        print("   ".join(cells).rstrip())
 
 
 # ---- tenants
@@ -212,13 +197,12 @@ def verifiers_of(password: str) -> Iterator[messages.ScramVerifier]:
     """What RFC 5802 has a server keep of a password."""
     for mechanism, digest in MECHANISMS:
         salt = secrets.token_bytes(SALT_BYTES)
-        salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, ITERATIONS)
-        client_key = hmac.digest(salted, b"Client Key", digest)
+        keys = keys_of(digest, password.encode(), salt, ITERATIONS)
         yield messages.ScramVerifier(
             mechanism=mechanism,
             salt=salt,
-            stored_key=hashlib.new(digest, client_key).digest(),
-            server_key=hmac.digest(salted, b"Server Key", digest),
+            stored_key=keys.stored,
+            server_key=keys.server,
             iterations=ITERATIONS,
         )
 
@@ -317,13 +301,14 @@ def quotas(admin: CellAdmin, options: argparse.Namespace) -> None:
     for text in options.limit or ():
         name, equals, value = text.partition("=")
         try:
-            limits[name] = float(value) if value else 0.0
+            if value:
+                limits[name] = float(value)
+            else:
+                limits.pop(name, None)
         except ValueError:
             equals = ""
         if not equals or not name:
             raise StackError(f"{text}: write NAME=NUMBER; NAME= takes it away.", EXIT_USAGE)
-        if not value:
-            del limits[name]
     if not options.limit:
         raise StackError("Say what: --limit produce_bytes_per_s=1000000.", EXIT_USAGE)
     what = f"The quota of tenant {tenant}"

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import hmac
 import secrets
-from typing import Final
+from typing import Final, NamedTuple
 
 PLAIN: Final = "PLAIN"
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -26,6 +26,22 @@ class NotTrusted(Exception):
 
 def plain_message(user: str, password: str) -> bytes:
     return f"\0{user}\0{password}".encode()
+
+
+class ScramKeys(NamedTuple):
+    """RFC 5802: a server keeps the last two."""
+
+    client: bytes
+    stored: bytes
+    server: bytes
+
+
+def keys_of(digest: str, password: bytes, salt: bytes, iterations: int) -> ScramKeys:
+    """Those of a password; `digest` is one of DIGESTS."""
+    salted = hashlib.pbkdf2_hmac(digest, password, salt, iterations)
+    client = hmac.digest(salted, b"Client Key", digest)
+    stored = hashlib.new(digest, client).digest()
+    return ScramKeys(client, stored, hmac.digest(salted, b"Server Key", digest))
 
 
 class ScramClient:
@@ -51,15 +67,13 @@ class ScramClient:
         if not iterations_text.isdecimal() or not 1 <= int(iterations_text) <= ITERATIONS_MAX:
             raise NotTrusted(f"the broker asks for {iterations_text[:20]} iterations")
         salt = base64.b64decode(fields.get("s", ""))
-        salted = hashlib.pbkdf2_hmac(self._digest, self._password, salt, int(iterations_text))
-        client_key = self._hmac(salted, b"Client Key")
-        stored_key = hashlib.new(self._digest, client_key).digest()
+        keys = keys_of(self._digest, self._password, salt, int(iterations_text))
         header = base64.b64encode(_HEADER.encode()).decode()
         without_proof = f"c={header},r={nonce}"
         message = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
-        signature = self._hmac(stored_key, message)
-        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), message)
+        signature = hmac.digest(keys.stored, message, self._digest)
+        proof = bytes(a ^ b for a, b in zip(keys.client, signature, strict=True))
+        self._server_signature = hmac.digest(keys.server, message, self._digest)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, server_final: bytes) -> None:
@@ -67,9 +81,6 @@ class ScramClient:
         shown = base64.b64decode(_fields(server_final).get("v", ""))
         if not hmac.compare_digest(shown, self._server_signature):
             raise NotTrusted("the broker does not know this user's password")
-
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, self._digest)
 
 
 def _fields(message: bytes) -> dict[str, str]:

@@ -24,7 +24,7 @@ from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError, describe_os_
 from stack.events import PartEnded, RequestDone, Restarting, StackEvent
 from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
 from stack.hints import PROGRAM, data_option
-from stack.listeners import ANYBODY
+from stack.listeners import ANYBODY, SASL, SASL_TLS
 from stack.log_view import LogTails, format_line
 from stack.options import (
     StackOptions,
@@ -101,14 +101,14 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
 
 def _listener_lines(state: StackState, folder: StackFolder) -> list[str]:
     """Where users with a password come in, and whom they trust."""
-    named = {"SASL_PLAINTEXT": "users", "SASL_SSL": "with TLS"}
+    named = {SASL: "users", SASL_TLS: "with TLS"}
     lines = []
     for name, shown in named.items():
         ports = [broker.listeners[name] for broker in state.brokers if name in broker.listeners]
         if ports:
             addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
             lines.append(f"  {shown:<10}{addresses}")
-    if any("SASL_SSL" in broker.listeners for broker in state.brokers):
+    if any(SASL_TLS in broker.listeners for broker in state.brokers):
         lines.append(f"  authority {folder.tls / 'ca.pem'}")
     return lines
 

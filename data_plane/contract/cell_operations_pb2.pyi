@@ -1410,7 +1410,9 @@ class ResetOffsetsResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def failure(self) -> Global___Failure:
-        """Of the whole: then nothing was committed. GROUP_NOT_EMPTY's like: NON_EMPTY_GROUP (68)."""
+        """Of the whole: then nothing was committed. For example NON_EMPTY_GROUP (68) while the group has
+        members.
+        """
 
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetResult]:

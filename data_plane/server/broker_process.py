@@ -261,7 +261,8 @@ class BrokerProcess:
                     dispatcher=self._listener.dispatcher,
                 )
             )
-        for listener, servers in zip(self._listeners, taken[:2], strict=False):
+        servers_of = (taken.clients, taken.other_brokers)
+        for listener, servers in zip(self._listeners, servers_of, strict=False):
             for server in servers:
                 listener.adopt(server)
 

@@ -131,13 +131,15 @@ def _read_topic(path: str, resource: messages.Resource) -> Read:
             f"{path}.replication_factor: {topic.replication_factor} is neither 0, for the "
             "cell's default, nor 1 to 32767"
         )
-    topic_id = resource.take_over_topic_id
+    # Which field is to be taken over is said beside the specification.
+    resource_path, topic_id = path.rpartition(".")[0], resource.take_over_topic_id
     if len(topic_id) not in (0, TOPIC_ID_BYTES):
         raise BadRequest(
-            f"{path}: take_over_topic_id has {len(topic_id)} bytes; a topic id has {TOPIC_ID_BYTES}"
+            f"{resource_path}.take_over_topic_id: has {len(topic_id)} bytes; a topic id has "
+            f"{TOPIC_ID_BYTES}"
         )
     if resource.take_over:
-        raise BadRequest(f"{path}: a topic is taken over by take_over_topic_id")
+        raise BadRequest(f"{resource_path}.take_over: a topic is taken over by take_over_topic_id")
     specification = TopicSpecification(
         topic.partitions, topic.replication_factor, dict(topic.configs)
     )

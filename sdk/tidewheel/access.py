@@ -29,13 +29,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl, unquote
 
 from tidewheel.errors import ConfigurationError
@@ -54,7 +53,6 @@ _HINT: Final = "Write tidewheel://host:port, or host:port,host:port"
 _HINT_OF_ACCESS: Final = "Write tidewheel://user:password@host:port?ca=/path/to/ca.pem"
 _PARAMETERS: Final = ("ca", "tls", "mechanism")
 _PROFILE_KEYS: Final = ("url", "user", "password", *_PARAMETERS)
-_PASSWORD = re.compile(r"(?<=:)[^:/@]*(?=@)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,5 +256,5 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _refuse(message: str, hint: str) -> Any:
+def _refuse(message: str, hint: str) -> NoReturn:
     raise ConfigurationError(message, hint=hint)

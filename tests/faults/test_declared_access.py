@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 
 import grpc
 import pytest
@@ -18,7 +17,6 @@ import pytest
 from data_plane.broker.authentication.scram import salted_password, verifier_of
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
-from data_plane.server.cell_admin_settings import AUTHORITY, CERTIFICATE, KEY, LISTENER
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from data_plane.wire.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -28,6 +26,7 @@ from tests.conformance.raw_client import RawClient
 from tests.faults.cell import Cell
 from tests.faults.conftest import NoteInterruption
 from tests.kept_port import KeptPort
+from tests.server.control_plane import channel, settings
 
 pytestmark = pytest.mark.skipif(bool(WHY_NO_CERTIFICATES), reason=WHY_NO_CERTIFICATES)
 
@@ -55,11 +54,8 @@ class SecureCell:
 
     @contextmanager
     def stub(self, node_id: int) -> Iterator[CellAdminStub]:
-        certificate, key, trusted = (Path(path).read_bytes() for path in self._files)
-        credentials = grpc.ssl_channel_credentials(trusted, key, certificate)
-        address = f"127.0.0.1:{self.cell.cell_admin_ports[node_id]}"
-        with grpc.secure_channel(address, credentials) as channel:
-            yield CellAdminStub(channel)
+        with channel(self.cell.cell_admin_ports[node_id], self._files) as opened:
+            yield CellAdminStub(opened)
 
     def apply(self, node_id: int, *resources: messages.Resource) -> float:
         """When the cell answered that it is done."""
@@ -83,10 +79,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCell]:
         return {
             "listeners": listeners,
             "sasl.enabled.mechanisms": "PLAIN",
-            LISTENER: "127.0.0.1:0",
-            CERTIFICATE: files.certificate,
-            KEY: files.key,
-            AUTHORITY: files.authority,
+            **settings(files),
         }
 
     with Cell(folder, settings_of=settings_of) as cell:

@@ -206,13 +206,17 @@ def _open_strangers(broker: UsersBroker, count: int) -> None:
 
 def test_tokens_that_are_too_large(broker: UsersBroker) -> None:
     with broker.served_meanwhile():
-        for size in (20_000, 60_000, 70_000, 5_000_000):
-            with broker.raw() as client, contextlib.suppress(OSError):
+        for size in (20_000, 60_000):
+            with broker.raw() as client:
                 handshake(client)
                 answer = authenticate(client, b"n" * size)
                 assert answer.error_code == int(ErrorCode.SASL_AUTHENTICATION_FAILED)
-                assert size < 65_000
                 assert is_closed(client._socket)
+        for size in (70_000, 5_000_000):
+            with broker.raw() as client:
+                handshake(client)
+                with pytest.raises((ConnectionError, ssl.SSLError)):
+                    authenticate(client, b"n" * size)
         with broker.raw() as client:
             client._socket.sendall(struct.pack(">i", 2**31 - 1) + bytes(100))
             assert is_closed(client._socket)

@@ -120,8 +120,13 @@ def test_what_is_the_same_is_called_the_same(capsys: pytest.CaptureFixture[str])
             for option in re.findall(r"--[a-z-]+", name):
                 value = name.rpartition(" ")[2] if name[-1].isupper() or name[-1] in ">]." else ""
                 found.setdefault(option, {})[command] = f"{value}: {words}"
-    for option in ("--json", "--yes", "--internal"):
+    for option in ("--json", "--internal"):
         assert len(set(found[option].values())) == 1, found[option]
+    # The SDK's commands ask, at a terminal; those of the stack never do.
+    asked = {text for command, text in found["--yes"].items() if command in SDK}
+    assert asked == {": Do not ask."}
+    needed = {text for command, text in found["--yes"].items() if command in STACK}
+    assert all(text.startswith(": Needed for ") for text in needed), needed
     # The demo uses brokers of its own unless it is told some.
     addresses = {c: text for c, text in found["--url"].items() if c != "demo"}
     assert len(set(addresses.values())) == 1, addresses

@@ -27,20 +27,6 @@ DEADLINE_S = 20.0
 Outcome = messages.Result
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("tls") / "ca")
-
-
-@pytest.fixture(scope="module")
-def broker(
-    tmp_path_factory: pytest.TempPathFactory, authority: Authority
-) -> Iterator[BrokerProcess]:
-    folder = tmp_path_factory.mktemp("broker")
-    with BrokerProcess(folder, set=settings(authority.issue("broker", "IP:127.0.0.1"))) as started:
-        yield started
-
-
 @pytest.fixture
 def cell(broker: BrokerProcess, authority: Authority) -> Iterator[CellAdminStub]:
     with channel(broker, authority.issue("control-plane", "DNS:control-plane")) as opened:
@@ -193,7 +179,7 @@ def test_the_cell_is_described(cell: CellAdminStub, broker: BrokerProcess) -> No
             r"resources\[0\]: has no specification: one of tenant_spec, topic",
         ),
         ([messages.Resource(resource_id="a", generation=1, name="a")], "tenant: is missing"),
-        ([taken_over(b"x")], r"resources\[0\].topic: take_over_topic_id has 1 bytes"),
+        ([taken_over(b"x")], r"resources\[0\].take_over_topic_id: has 1 bytes"),
     ],
 )
 def test_bad_input_is_named(

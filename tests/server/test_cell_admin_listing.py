@@ -220,7 +220,10 @@ def test_a_control_plane_computes_the_same_digests() -> None:
             lambda r: r[3].credential.verifiers.append(r[3].credential.verifiers[0]),
             r"verifiers\[1\].mechanism: 2 is there before",
         ),
-        (lambda r: setattr(r[4], "take_over", True), "is taken over by take_over_topic_id"),
+        (
+            lambda r: setattr(r[4], "take_over", True),
+            r"\[4\].take_over: a topic is taken over by take_over_topic_id",
+        ),
         (lambda r: setattr(r[5].tenant_spec, "state", 4), "state: 4 cannot be declared"),
     ],
 )

@@ -38,20 +38,6 @@ Event = messages.Event
 Actor = messages.Actor
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("tls") / "ca")
-
-
-@pytest.fixture(scope="module")
-def broker(
-    tmp_path_factory: pytest.TempPathFactory, authority: Authority
-) -> Iterator[BrokerProcess]:
-    folder = tmp_path_factory.mktemp("broker")
-    with BrokerProcess(folder, set=settings(authority.issue("broker", "IP:127.0.0.1"))) as started:
-        yield started
-
-
 @pytest.fixture
 def opened(broker: BrokerProcess, authority: Authority) -> Iterator[grpc.Channel]:
     files = authority.issue("control-plane", "DNS:control-plane")

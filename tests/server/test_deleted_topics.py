@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import grpc
 import pytest
@@ -13,7 +13,7 @@ from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
 from tests.broker_process import BrokerProcess
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
-from tests.server.control_plane import channel, settings
+from tests.server.control_plane import channel
 
 pytestmark = pytest.mark.skipif(bool(WHY_NO_CERTIFICATES), reason=WHY_NO_CERTIFICATES)
 
@@ -21,22 +21,8 @@ DEADLINE_S = 20.0
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("tls") / "ca")
-
-
-@pytest.fixture(scope="module")
-def broker(
-    tmp_path_factory: pytest.TempPathFactory, authority: Authority
-) -> Iterator[BrokerProcess]:
-    folder = tmp_path_factory.mktemp("broker")
-    given = {
-        **settings(authority.issue("broker", "IP:127.0.0.1")),
-        "tidewheel.undelete.ms": "3600000",
-        "auto.create.topics.enable": "false",
-    }
-    with BrokerProcess(folder, set=given) as started:
-        yield started
+def properties() -> Mapping[str, str]:
+    return {"tidewheel.undelete.ms": "3600000", "auto.create.topics.enable": "false"}
 
 
 @pytest.fixture

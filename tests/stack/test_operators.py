@@ -20,7 +20,8 @@ from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, 
 from data_plane.wire.registry import ApiKey
 from stack.__main__ import main
 from stack.admin_connection import AdminConnection, NotTaken
-from stack.operators import login_of, verifiers_of
+from stack.operator_arguments import OPERATION_NAMES
+from stack.operators import OPERATIONS, OPERATIONS_OF, login_of, verifiers_of
 from stack.options import StackOptions
 from stack.supervisor import Supervisor
 
@@ -144,6 +145,12 @@ def test_a_tenants_topics_can_come_back_where_it_says_so(operator: Operator) -> 
     operator.types("deleted purge oops --tenant careful --yes")
     status, _, err = operator.tries("tenants create hasty --undelete-ms 99999999999999")
     assert (status, "allowed are 0 to" in err) == (1, True)
+
+
+def test_all_operations_that_can_be_granted_are_offered_and_no_others() -> None:
+    offered = set(OPERATION_NAMES.split(", "))
+    assert offered == set().union(*OPERATIONS_OF.values())
+    assert offered <= set(OPERATIONS)
 
 
 def test_quotas(operator: Operator) -> None:
