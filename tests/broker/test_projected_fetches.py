@@ -15,6 +15,7 @@ from data_plane.log.log import COORDINATOR
 from data_plane.wire.compression import Compression
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.errors import ErrorCode, InvalidRecords
+from data_plane.wire.kernel_types import LAST_OFFSET_DELTA_POSITION
 from data_plane.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -473,6 +474,26 @@ def test_a_batch_that_cannot_be_unpacked_is_an_error_behind_what_precedes_it(
     assert (part.error_code, offsets_of(part.records)) == (0, [0])
     part = only(broker.answered(broker.fetch({(EVENS, 0): 1})).response)
     assert part.error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("what", ["last offset", "key"])
+@pytest.mark.parametrize("name", [EVENS, KEPTS, DOUBLES])
+def test_a_damaged_batch_is_neither_shown_nor_passed_over(
+    broker: ProjectingPlayer, name: str, what: str
+) -> None:
+    """Written anew it would have a checksum that fits, and who reads it could not see it."""
+    broker.append(KEEP, b"b")
+    segment = broker.partition("orders").log.segments[-1]
+    last_offset_position = segment.size + LAST_OFFSET_DELTA_POSITION + 3
+    broker.append(b"c", KEEP)
+    broker.append(b"d", size=25_000)  # In a segment of its own: what is sealed is read from files.
+    path = segment.path()
+    key_position = broker.fs.read_file(path).rindex(KEEP)
+    broker.fs.flip_bit(path, key_position if what == "key" else last_offset_position)
+    part = only(broker.answered(broker.fetch({(name, 0): 0})).response)
+    assert (part.error_code, offsets_of(part.records)[0]) == (0, 0)
+    part = only(broker.answered(broker.fetch({(name, 0): 2})).response)
+    assert (part.error_code, part.records or b"") == (ErrorCode.CORRUPT_MESSAGE, b"")
 
 
 def test_a_plain_partition_is_looked_up_once(broker: ProjectingPlayer) -> None:

@@ -18,6 +18,8 @@
   batch, so a producer whose marker lies before it is not in the list either.
 
 Invariants
+- A batch whose bytes are not those of its CRC is neither passed over nor written anew: its client
+  could not see the damage, and would lose or take for true what it did to the records.
 - No record below the fetch offset comes from a batch that was written anew, or a client would go
   back to it.
 - A scan is forgotten when its projection has ended, when the fetch begins elsewhere or may not read
@@ -47,6 +49,7 @@ from data_plane.wire.records import (
     BatchHeader,
     Buffer,
     filter_batch,
+    is_crc_valid,
     iter_batch_headers,
     read_batch_header,
 )
@@ -68,7 +71,7 @@ BUFFERS_MAX = 8
 
 
 class UnreadableBatch(LogError):
-    """A stored batch cannot be unpacked."""
+    """A stored batch is damaged, or cannot be unpacked."""
 
     error_code = ErrorCode.CORRUPT_MESSAGE
 
@@ -340,11 +343,14 @@ def scan_batches(
         for header in iter_batch_headers(buffer, 0, len(buffer)):
             batch = SourceBatch(buffer, header)
             piece: ShownBatch | None = None
+            if not is_crc_valid(buffer, header):
+                error = UnreadableBatch(f"the batch at {header.base_offset} has another CRC")
+                return Slice(shown, position, last, error=error)
             if header.next_offset > position and (has_shown or not header.is_control):
                 try:
                     piece = shown_part(projection, batch, position)
-                except InvalidRecords as error:
-                    return Slice(shown, position, last, error=UnreadableBatch(str(error)))
+                except InvalidRecords as problem:
+                    return Slice(shown, position, last, error=UnreadableBatch(str(problem)))
             if piece is not None:
                 size += len(piece.buffer)
                 if size > bytes_max and has_shown:
