@@ -19,6 +19,7 @@ from tidewheel.sender import Delivery
 from tidewheel.serialization import from_json, from_text, to_json
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from tidewheel.subscriber import RetryInPlace
+from tidewheel.subscriptions import Subscription
 
 __all__ = [
     "DELAY_LEVELS",
@@ -38,6 +39,7 @@ __all__ = [
     "Receipt",
     "RetryInPlace",
     "SendSummary",
+    "Subscription",
     "TidewheelError",
     "Topic",
     "TopicPartition",

@@ -19,8 +19,10 @@ from tidewheel.errors import (
     TopicExists,
     TopicNotFound,
 )
+from tidewheel.filters import Filter
 from tidewheel.headers import epoch_ms
 from tidewheel.message import TopicPartition
+from tidewheel.subscriptions import FILTER_PROPERTY, SOURCE_PROPERTY, Subscription
 from tidewheel.transport.port import (
     ClusterInfo,
     ConfigEntry,
@@ -142,6 +144,38 @@ class Admin:
         value = "true" if is_draining else None
         await self._requests.alter_broker_configs(broker_id, {DRAIN_PROPERTY: value})
 
+    async def create_subscription(self, name: str, source: str, filter: str = "") -> Subscription:
+        """Make a topic that shows the messages of `source` whose tags match; "" shows all.
+
+        `source` was created with tidewheel.headers=true. Raises TopicExists, InvalidFilter, and
+        InvalidRequest with the broker's words.
+        """
+        Filter(filter)
+        configs = {SOURCE_PROPERTY: source, FILTER_PROPERTY: filter}
+        await self._requests.create_topic(name, -1, -1, configs)
+        return Subscription(name, source, filter)
+
+    async def subscription(self, name: str) -> Subscription:
+        """What a subscription reads. Raises TopicNotFound, InvalidRequest for any other topic."""
+        try:
+            entries = await self._requests.configs(name)
+        except TopicNotFound as error:
+            raise TopicNotFound(
+                f'The subscription "{name}" does not exist',
+                hint="List them with `tidewheel subscriptions list`",
+            ) from error
+        values = {entry.name: entry.value or "" for entry in entries}
+        if not values.get(SOURCE_PROPERTY):
+            raise InvalidRequest(f'The topic "{name}" is no subscription', hint="Choose another")
+        return Subscription(name, values[SOURCE_PROPERTY], values.get(FILTER_PROPERTY, ""))
+
+    async def edit_subscription(self, name: str, filter: str) -> Subscription:
+        """Another filter, for all who read it, from their next fetch on; offsets stay."""
+        Filter(filter)
+        known = await self.subscription(name)
+        await self._requests.alter_configs(name, {FILTER_PROPERTY: filter})
+        return Subscription(name, known.source, filter)
+
     async def offsets(
         self, topics: str | Iterable[str], at: OffsetTarget = "latest"
     ) -> dict[TopicPartition, int]:
@@ -191,8 +225,7 @@ class Admin:
             for partition in member.partitions
         }
         names = {*topics, *(p.topic for p in committed), *(p.topic for p in members)}
-        existing = {topic.name for topic in await self._requests.topics()}
-        partitions = await self._partitions(*sorted(names & existing))
+        partitions = await self._partitions(*await self._existing(names))
         ends = await self._requests.offsets(partitions, "latest")
         begins = await self._requests.offsets(partitions, "earliest")
         next_offsets = {p: max(committed.get(p, 0), begins[p]) for p in partitions}
@@ -236,6 +269,15 @@ class Admin:
             targets = await self._requests.offsets(partitions, self._spec(to))
         await self._requests.alter_group_offsets(group, targets)
         return targets
+
+    async def _existing(self, names: set[str]) -> list[str]:
+        """Those that are there. A list of all topics leaves subscriptions out."""
+        listed = {topic.name for topic in await self._requests.topics()}
+        existing = names & listed
+        for name in names - listed:
+            if await self.topic_exists(name):
+                existing.add(name)
+        return sorted(existing)
 
     async def _partitions(self, *names: str) -> list[TopicPartition]:
         found = await self._requests.describe_topics(names)

@@ -63,6 +63,7 @@ class App:
                 buffer_max (1000): messages fetched ahead.
                 drain_timeout_s (30): how long running handlers may take when partitions or the
                     app go away.
+                filter, subscription: only messages whose tags match, as for `Client.subscribe`.
                 settings, key_deserializer, value_deserializer: as for `Client.subscribe`.
         """
         chosen = SubscriberOptions(topics, group, **options)

@@ -24,6 +24,7 @@ from tidewheel.settings import (
     ConsumerSettings,
     ProducerSettings,
 )
+from tidewheel.subscriptions import wanted_by
 from tidewheel.transport.librdkafka import LibrdkafkaTransport
 from tidewheel.transport.librdkafka.connection import logger
 from tidewheel.transport.port import Clock, Transport
@@ -198,6 +199,8 @@ class Client:
         self,
         *topics: str,
         group: str | None = None,
+        filter: str | None = None,
+        subscription: str | None = None,
         start: Start = "earliest",
         commit: Commit = "after",
         settings: ConsumerSettings | None = None,
@@ -213,6 +216,13 @@ class Client:
             topics: names; one that starts with "^" is a regular expression (needs a group).
             group: its members share the partitions and remember offsets; without a group all
                 partitions are read and nothing is committed.
+            filter: only messages whose tags match, for example "checkout or refund"; brokers do
+                the filtering. One topic, created with tidewheel.headers=true. A subscription is
+                made, or used if it is there: a topic over that topic, which is what messages and
+                offsets are of. All its readers read by one filter. A member that asks for another
+                one than it has gets SubscriptionConflict, and the others go on; the filter is
+                changed for all of them by `admin.edit_subscription`.
+            subscription: its name; "TOPIC.GROUP" if not given.
             start: where to begin without a committed offset: "earliest", "latest", an aware
                 datetime, a timedelta back from now, or (without a group) an offset. In a
                 partition that keeps no such offset: the nearest that it has.
@@ -222,6 +232,15 @@ class Client:
                 partitions; in on_revoked offsets can still be committed, in on_lost not.
         """
         self._require_open()
+        wanted = None
+        if filter is not None:
+            wanted = wanted_by(topics, group, filter, subscription)
+            topics = (wanted.name,)
+        elif subscription is not None:
+            raise ConfigurationError(
+                "subscription= names what filter= makes",
+                hint="Give filter=, or subscribe to it by its name, as to any topic",
+            )
         options = ConsumerOptions(
             topics,
             group,
@@ -234,6 +253,7 @@ class Client:
             on_assigned,
             on_revoked,
             on_lost,
+            wanted,
         )
         consumer = Consumer(self._transport, options, self._consumers.discard)
         self._consumers.add(consumer)

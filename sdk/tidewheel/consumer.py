@@ -23,6 +23,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
 
+from tidewheel.admin import Admin
 from tidewheel.consumer_options import ConsumerOptions, RebalanceCallback, prepare
 from tidewheel.errors import (
     ClientClosed,
@@ -31,6 +32,7 @@ from tidewheel.errors import (
 )
 from tidewheel.headers import epoch_ms
 from tidewheel.message import Message, TopicPartition
+from tidewheel.subscriptions import ensure
 from tidewheel.transport.librdkafka.connection import logger
 from tidewheel.transport.port import ConsumerPlan, ConsumerTransport, Transport
 
@@ -114,6 +116,8 @@ class Consumer:
             raise ConfigurationError(
                 "A pattern needs a group", hint="Name the topics, or give group="
             )
+        if options.subscription is not None:
+            await ensure(Admin(self._parent), options.subscription)
         reset = options.start if isinstance(options.start, str) else "earliest"
         plan = ConsumerPlan(options.topics, options.group, reset, options.settings)
         transport = await self._parent.consumer(plan, self)

@@ -13,6 +13,7 @@ from tidewheel.interceptors import ConsumerInterceptor
 from tidewheel.message import Message, TopicPartition
 from tidewheel.serialization import Deserializer
 from tidewheel.settings import ConsumerSettings
+from tidewheel.subscriptions import Subscription
 
 Commit = Literal["before", "after", "manual"]
 Start = Literal["earliest", "latest"] | datetime | timedelta | int
@@ -34,6 +35,8 @@ class ConsumerOptions:
     on_assigned: RebalanceCallback | None = None
     on_revoked: RebalanceCallback | None = None
     on_lost: RebalanceCallback | None = None
+    # What is read under the only name in `topics`, and made when it is not there.
+    subscription: Subscription | None = None
 
     def __post_init__(self) -> None:
         if not self.topics:

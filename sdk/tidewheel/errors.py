@@ -256,6 +256,15 @@ class ConsumerFenced(ConsumerError):
     default_hint = "Give every running consumer an `instance_id` of its own"
 
 
+class SubscriptionConflict(ConsumerError):
+    """A subscription of this name reads another topic, or by another filter."""
+
+    default_hint = (
+        "Edit it for all who read it (`tidewheel subscriptions edit NAME --filter FILTER`, or "
+        'Admin.edit_subscription), or give this group one of its own: subscription="…"'
+    )
+
+
 class CommitFailed(ConsumerError):
     """The offsets were not committed, usually because the partitions moved to another member."""
 

@@ -96,6 +96,8 @@ class SubscriberOptions:
     settings: ConsumerSettings | None = None
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
+    filter: str | None = None
+    subscription: str | None = None
 
     def __post_init__(self) -> None:
         if self.commit not in ("before", "after"):
@@ -141,6 +143,8 @@ class Subscriber:
         self._consumer = client.subscribe(
             *options.topics,
             group=options.group,
+            filter=options.filter,
+            subscription=options.subscription,
             start=options.start,
             commit="manual",
             settings=options.settings,

@@ -176,6 +176,8 @@ class Client:
         self,
         *topics: str,
         group: str | None = None,
+        filter: str | None = None,
+        subscription: str | None = None,
         start: Start = "earliest",
         commit: Commit = "after",
         settings: ConsumerSettings | None = None,
@@ -186,7 +188,13 @@ class Client:
 
         async def make() -> AsyncConsumer:
             return self._client.subscribe(
-                *topics, group=group, start=start, commit=commit, settings=settings
+                *topics,
+                group=group,
+                filter=filter,
+                subscription=subscription,
+                start=start,
+                commit=commit,
+                settings=settings,
             )
 
         return Consumer(self._call(make()), self._call, key_deserializer, value_deserializer)

@@ -8,6 +8,7 @@ from typing import Any
 from tidewheel.admin import Admin as AsyncAdmin
 from tidewheel.admin import OffsetTarget, PartitionLag
 from tidewheel.message import TopicPartition
+from tidewheel.subscriptions import Subscription
 from tidewheel.transport.port import ClusterInfo, ConfigEntry, GroupInfo, TopicInfo
 
 Call = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -85,6 +86,21 @@ class Admin:
     def set_draining(self, broker_id: int, is_draining: bool = True) -> None:
         """Have the cell move all replicas off a broker, or stop doing so."""
         self._call(self._inner.set_draining(broker_id, is_draining))
+
+    def create_subscription(self, name: str, source: str, filter: str = "") -> Subscription:
+        """Make a topic that shows the messages of `source` whose tags match."""
+        made: Subscription = self._call(self._inner.create_subscription(name, source, filter))
+        return made
+
+    def subscription(self, name: str) -> Subscription:
+        """What a subscription reads."""
+        found: Subscription = self._call(self._inner.subscription(name))
+        return found
+
+    def edit_subscription(self, name: str, filter: str) -> Subscription:
+        """Another filter, for all who read it."""
+        edited: Subscription = self._call(self._inner.edit_subscription(name, filter))
+        return edited
 
     def offsets(
         self, topics: str | Sequence[str], at: OffsetTarget = "latest"

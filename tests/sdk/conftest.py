@@ -16,6 +16,7 @@ import pytest
 from tidewheel import Client, ClientSettings, ConsumerSettings
 from tidewheel.testing import MemoryBroker, VirtualClock
 
+from stack.broker_process import WITH_FEATURES
 from tests.broker_process import BrokerProcess
 
 TEST_TIMEOUT_S = 60.0
@@ -61,7 +62,8 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
     }
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), set=properties) as broker:
+    folder = tmp_path_factory.mktemp("broker")
+    with BrokerProcess(folder, set=properties, module=WITH_FEATURES) as broker:
         yield broker.bootstrap
 
 

@@ -115,7 +115,7 @@ def test_order_concurrency_and_commits_hold_for_any_timing(
             numbers = [n for k, n in first_starts if k == key]
             assert numbers == sorted(numbers)
         committed = broker.committed("g")
-        for place, log in enumerate(broker.topics["t"].logs):
+        for place, log in enumerate(broker.log_of(broker.topic("t")).logs):
             position = committed.get(TopicPartition("t", place), 0)
             done = [int(m.value) in finished for m in log]
             prefix = done.index(False) if False in done else len(done)

@@ -31,10 +31,21 @@ IDLE_LOOKS_MAX: Final = 50
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="FILTER",
+        help="With a group: only messages whose tags match, such as 'checkout or refund'; brokers "
+        "do the filtering.",
+    ),
+]
+
 CONSUME_EXAMPLES: Final = (
     "consume orders --until-end",
     "consume orders --from 10m --json",
     "consume orders --group pay --count 100",
+    "consume orders --group pay --filter 'checkout or refund'",
 )
 
 
@@ -79,6 +90,7 @@ def consume(
             "--group", "-g", metavar="GROUP", help="Read as a member of this group, and commit."
         ),
     ] = None,
+    tags: FilterOption = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after so many.")
     ] = None,
@@ -111,7 +123,7 @@ def consume(
 
     async def command(client: Client) -> None:
         try:
-            async with client.subscribe(*topic, group=group, start=where) as consumer:
+            async with client.subscribe(*topic, group=group, filter=tags, start=where) as consumer:
                 if isinstance(where, int):
                     await _tell_what_is_not_there(consumer, where)
                 await reading.read(consumer)

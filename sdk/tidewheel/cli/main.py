@@ -28,6 +28,7 @@ STACK_COMMANDS: Final = (
     "demo",
     "reassign",
     "features",
+    "subscriptions",
     "cell",
     "tenants",
     "users",

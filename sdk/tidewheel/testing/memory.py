@@ -2,8 +2,8 @@
 
 It keeps what the Kafka protocol promises to clients: offsets without gaps, order per partition,
 one reader per partition and group, cooperative rebalancing, fenced commits of members that were
-dropped. It has no network, no retention, no compaction, no transactions, and it does not act on
-`tw-` headers: they are stored and delivered.
+dropped; and subscriptions, by the tags of records (topics.py). It has no network, no retention, no
+compaction, no transactions, and acts on no other `tw-` headers: they are stored and delivered.
 
 Group rebalances happen as in a real client: each member gives up and takes over partitions while
 it fetches, and a partition moves only after its old reader has let it go.
@@ -12,6 +12,7 @@ it fetches, and a partition moves only after its old reader has let it go.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,24 +26,13 @@ from tidewheel.errors import (
     TopicExists,
     TopicNotFound,
 )
+from tidewheel.filters import Filter, InvalidFilter
 from tidewheel.message import Message, TopicPartition
+from tidewheel.subscriptions import FILTER_PROPERTY, HEADERS_PROPERTY, SOURCE_PROPERTY
 from tidewheel.testing.clock import VirtualClock
+from tidewheel.testing.topics import AnyTopic, MemorySubscription, MemoryTopic
 
 PARTITIONS_DEFAULT: Final = 1
-
-
-@dataclass(slots=True)
-class MemoryTopic:
-    """One topic; `logs[p]` holds the records of partition p, from `start_offsets[p]` on."""
-
-    name: str
-    logs: list[list[Message]]
-    start_offsets: list[int]
-    configs: dict[str, str]
-
-    def end_offset(self, partition: int) -> int:
-        """The next offset to be written."""
-        return self.start_offsets[partition] + len(self.logs[partition])
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +68,7 @@ class MemoryBroker:
     ) -> None:
         self.clock = clock or VirtualClock()
         self.auto_create_topics = auto_create_topics
-        self.topics: dict[str, MemoryTopic] = {}
+        self.topics: dict[str, AnyTopic] = {}
         self.groups: dict[str, MemoryGroup] = {}
         self.send_faults: list[str] = []
         self._waiters: set[asyncio.Future[None]] = set()
@@ -99,21 +89,78 @@ class MemoryBroker:
         partitions: int = PARTITIONS_DEFAULT,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises TopicExists, InvalidRequest."""
+        """With a source and a filter among its properties it is a subscription, whose partitions
+        are the source's matter. Raises TopicExists, InvalidRequest."""
         if name in self.topics:
             raise TopicExists(f'Topic "{name}" already exists')
         if not name or len(name) > 249 or not all(c.isalnum() or c in "._-" for c in name):
             raise InvalidRequest(f"The topic name {name!r} is not allowed")
         if partitions < 1:
             raise InvalidRequest(f"A topic cannot have {partitions} partitions")
-        self.topics[name] = MemoryTopic(
-            name, [[] for _ in range(partitions)], [0] * partitions, dict(configs or {})
-        )
+        properties = dict(configs or {})
+        if SOURCE_PROPERTY in properties:
+            self.topics[name] = self._subscription(name, properties)
+        else:
+            logs: list[list[Message]] = [[] for _ in range(partitions)]
+            self.topics[name] = MemoryTopic(name, logs, [0] * partitions, properties)
+        self.wake()
+
+    def _subscription(self, name: str, configs: dict[str, str]) -> MemorySubscription:
+        source = self.topics.get(configs[SOURCE_PROPERTY])
+        if not isinstance(source, MemoryTopic):
+            raise InvalidRequest(f"{SOURCE_PROPERTY}: there is no topic {configs[SOURCE_PROPERTY]}")
+        if source.configs.get(HEADERS_PROPERTY, "").lower() != "true":
+            raise InvalidRequest(
+                f"{SOURCE_PROPERTY}: topic {source.name} has no tags: it was created without "
+                f"{HEADERS_PROPERTY}=true"
+            )
+        wanted = self._understood(configs.get(FILTER_PROPERTY, ""))
+        return MemorySubscription(name, source, configs, wanted)
+
+    @staticmethod
+    def _understood(text: str) -> Filter:
+        try:
+            return Filter(text)
+        except InvalidFilter as error:
+            raise InvalidRequest(error.message) from error
+
+    def alter_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set properties, or with None take them away. Raises TopicNotFound, InvalidRequest."""
+        topic = self.topic(name)
+        if {SOURCE_PROPERTY, HEADERS_PROPERTY} & changes.keys():
+            raise InvalidRequest(f"{SOURCE_PROPERTY} and {HEADERS_PROPERTY} never change")
+        if FILTER_PROPERTY in changes:
+            if not isinstance(topic, MemorySubscription):
+                raise InvalidRequest(f'"{name}" is no subscription: it has no filter')
+            topic.filter = self._understood(changes[FILTER_PROPERTY] or "")
+        for key, value in changes.items():
+            if value is None:
+                topic.configs.pop(key, None)
+            else:
+                topic.configs[key] = value
+        self.wake()
+
+    def delete_topic(self, name: str) -> None:
+        """Raises TopicNotFound, InvalidRequest for one that subscriptions read."""
+        topic = self.topic(name)
+        readers = [
+            other.name
+            for other in self.topics.values()
+            if isinstance(other, MemorySubscription) and other.source is topic
+        ]
+        if readers:
+            raise InvalidRequest(f'Topic "{name}" is read by {", ".join(readers)}: delete these')
+        del self.topics[name]
         self.wake()
 
     def messages(self, topic: str) -> list[Message]:
-        """All records of a topic, by partition and offset."""
-        return [message for log in self.topic(topic).logs for message in log]
+        """All records of a topic, or what a subscription shows, by partition and offset."""
+        found = self.topic(topic)
+        return [
+            message
+            for number in range(found.partitions_count)
+            for message in found.read(number, found.start_offset(number), sys.maxsize)[0]
+        ]
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """A group's committed offsets."""
@@ -133,23 +180,33 @@ class MemoryBroker:
 
     # What transports call.
 
-    def topic(self, name: str) -> MemoryTopic:
+    def topic(self, name: str) -> AnyTopic:
         """Raises TopicNotFound."""
         found = self.topics.get(name)
         if found is None:
             raise TopicNotFound(f'Topic "{name}" does not exist')
         return found
 
-    def partition(self, partition: TopicPartition) -> MemoryTopic:
+    def partition(self, partition: TopicPartition) -> AnyTopic:
         """The topic of an existing partition. Raises TopicNotFound."""
         found = self.topic(partition.topic)
-        if not 0 <= partition.partition < len(found.logs):
+        if not 0 <= partition.partition < found.partitions_count:
             raise TopicNotFound(f"{partition} does not exist")
         return found
 
+    def log_of(self, topic: AnyTopic) -> MemoryTopic:
+        """One that has records of its own. Raises InvalidRequest for a subscription."""
+        if isinstance(topic, MemorySubscription):
+            raise InvalidRequest(
+                f'Topic "{topic.name}" is a subscription: that is the matter of "'
+                f'{topic.source.name}"'
+            )
+        return topic
+
     def append(self, record: Message) -> Message:
-        """Store a record at the end of its partition; returns it with offset and timestamp."""
-        topic = self.partition(record.topic_partition)
+        """Store a record at the end of its partition; returns it with offset and timestamp. Raises
+        TopicNotFound, InvalidRequest for a subscription."""
+        topic = self.log_of(self.partition(record.topic_partition))
         record.offset = topic.end_offset(record.partition)
         if record.timestamp_ms <= 0:
             record.timestamp_ms = self.clock.now_ms()
@@ -197,7 +254,7 @@ class MemoryBroker:
         partitions = sorted(
             TopicPartition(name, number)
             for name in {t for m in members for t in m.topics if t in self.topics}
-            for number in range(len(self.topics[name].logs))
+            for number in range(self.topics[name].partitions_count)
         )
         shares: dict[int, set[TopicPartition]] = {id(m): set() for m in members}
         ceiling = -(-len(partitions) // max(1, len(members)))

@@ -21,6 +21,7 @@ from tidewheel.partitioner import hash_partition
 from tidewheel.settings import ProducerSettings
 from tidewheel.testing.clock import VirtualClock
 from tidewheel.testing.memory import MemoryBroker, MemoryGroup, MemoryMember
+from tidewheel.testing.topics import MemorySubscription, first_at
 from tidewheel.transport.port import (
     BrokerInfo,
     ClusterInfo,
@@ -120,7 +121,7 @@ class MemoryProducer:
         if message.topic not in broker.topics and broker.auto_create_topics:
             broker.create_topic(message.topic)
         try:
-            count = len(broker.topic(message.topic).logs)
+            count = broker.topic(message.topic).partitions_count
             if message.partition < 0:
                 by_key = message.key is not None and self._settings.partitioner != "random"
                 message.partition = (
@@ -131,6 +132,8 @@ class MemoryProducer:
             broker.append(message)
         except TopicNotFound:
             return MemoryFault("_UNKNOWN_TOPIC")
+        except InvalidRequest:
+            return MemoryFault("INVALID_RECORD")
         return None
 
     def _report(self) -> None:
@@ -143,7 +146,7 @@ class MemoryProducer:
         """Raises TopicNotFound."""
         if topic not in self._broker.topics and self._broker.auto_create_topics:
             self._broker.create_topic(topic)
-        return len(self._broker.topic(topic).logs)
+        return self._broker.topic(topic).partitions_count
 
     async def close(self) -> None:
         """Run what waits."""
@@ -193,15 +196,16 @@ class MemoryConsumer:
             if partition in self._paused or partition.topic not in self._broker.topics:
                 continue
             topic = self._broker.topic(partition.topic)
-            start = topic.start_offsets[partition.partition]
+            start = topic.start_offset(partition.partition)
             end = topic.end_offset(partition.partition)
             position = self._positions[partition]
             if not start <= position <= end:
                 position = start if self._plan.reset == "earliest" else end
-            room = messages_max - len(batch)
-            found = topic.logs[partition.partition][position - start : position - start + room]
+            found, next_position = topic.read(
+                partition.partition, position, messages_max - len(batch)
+            )
             batch.extend(found)
-            self._positions[partition] = position + len(found)
+            self._positions[partition] = next_position
         return batch
 
     async def _rebalance(self) -> None:
@@ -236,7 +240,7 @@ class MemoryConsumer:
     def _reset(self, partition: TopicPartition) -> int:
         topic = self._broker.partition(partition)
         if self._plan.reset == "earliest":
-            return topic.start_offsets[partition.partition]
+            return topic.start_offset(partition.partition)
         return topic.end_offset(partition.partition)
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -285,7 +289,8 @@ class MemoryConsumer:
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """First offsets at or after the times."""
-        return {p: _offset_at(self._broker, p, time_ms) for p, time_ms in times_ms.items()}
+        broker = self._broker
+        return {p: first_at(broker.partition(p), p, time_ms) for p, time_ms in times_ms.items()}
 
     async def positions(self) -> dict[TopicPartition, int]:
         """Next offsets to be handed out."""
@@ -294,11 +299,11 @@ class MemoryConsumer:
     async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """First and next offset."""
         topic = self._broker.partition(partition)
-        return topic.start_offsets[partition.partition], topic.end_offset(partition.partition)
+        return topic.start_offset(partition.partition), topic.end_offset(partition.partition)
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """Raises TopicNotFound."""
-        count = len(self._broker.topic(topic).logs)
+        count = self._broker.topic(topic).partitions_count
         return [TopicPartition(topic, number) for number in range(count)]
 
     async def close(self) -> None:
@@ -314,14 +319,6 @@ class MemoryConsumer:
             self._broker.leave(self._plan.group, self._member)
 
 
-def _offset_at(broker: MemoryBroker, partition: TopicPartition, time_ms: int) -> int:
-    topic = broker.partition(partition)
-    for message in topic.logs[partition.partition]:
-        if message.timestamp_ms >= time_ms:
-            return message.offset
-    return topic.end_offset(partition.partition)
-
-
 class MemoryAdmin:
     """Administrative requests on a memory broker."""
 
@@ -333,12 +330,17 @@ class MemoryAdmin:
         return ClusterInfo("memory", 0, (BrokerInfo(0, "memory", 1),))
 
     async def topics(self) -> list[TopicInfo]:
-        """All topics."""
-        return await self.describe_topics(sorted(self._broker.topics))
+        """All topics; like real brokers it leaves subscriptions out."""
+        listed = [
+            name
+            for name, topic in sorted(self._broker.topics.items())
+            if not isinstance(topic, MemorySubscription)
+        ]
+        return await self.describe_topics(listed)
 
     async def describe_topics(self, names: Sequence[str]) -> list[TopicInfo]:
         """Raises TopicNotFound."""
-        counts = [(name, len(self._broker.topic(name).logs)) for name in names]
+        counts = [(name, self._broker.topic(name).partitions_count) for name in names]
         return [
             TopicInfo(name, tuple(PartitionInfo(i, 0, (0,), (0,)) for i in range(count)))
             for name, count in counts
@@ -352,13 +354,11 @@ class MemoryAdmin:
 
     async def delete_topic(self, name: str) -> None:
         """Delete one."""
-        self._broker.topic(name)
-        del self._broker.topics[name]
-        self._broker.wake()
+        self._broker.delete_topic(name)
 
     async def create_partitions(self, name: str, total_count: int) -> None:
         """Grow one."""
-        topic = self._broker.topic(name)
+        topic = self._broker.log_of(self._broker.topic(name))
         added = total_count - len(topic.logs)
         if added <= 0:
             raise InvalidRequest(f'"{name}" has {len(topic.logs)} partitions already')
@@ -375,12 +375,7 @@ class MemoryAdmin:
 
     async def alter_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set or take away."""
-        configs = self._broker.topic(name).configs
-        for key, value in changes.items():
-            if value is None:
-                configs.pop(key, None)
-            else:
-                configs[key] = value
+        self._broker.alter_configs(name, changes)
 
     async def broker_configs(self, broker_id: int) -> list[ConfigEntry]:
         """The only broker has no properties."""
@@ -430,9 +425,9 @@ class MemoryAdmin:
         for p in partitions:
             topic = self._broker.partition(p)
             if isinstance(at, int):
-                found[p] = _offset_at(self._broker, p, at)
+                found[p] = first_at(topic, p, at)
             elif at == "earliest":
-                found[p] = topic.start_offsets[p.partition]
+                found[p] = topic.start_offset(p.partition)
             else:
                 found[p] = topic.end_offset(p.partition)
         return found
@@ -444,10 +439,10 @@ class MemoryAdmin:
         found = {}
         for partition, offset in positions.items():
             topic = self._broker.partition(partition)
-            index = max(0, offset - topic.start_offsets[partition.partition])
-            log = topic.logs[partition.partition]
-            if index < len(log):
-                found[partition] = log[index].timestamp_ms
+            position = max(offset, topic.start_offset(partition.partition))
+            messages, _ = topic.read(partition.partition, position, 1)
+            if messages:
+                found[partition] = messages[0].timestamp_ms
         return found
 
     async def delete_records(
@@ -455,8 +450,8 @@ class MemoryAdmin:
     ) -> dict[TopicPartition, int]:
         """Forget records."""
         for partition, offset in before.items():
-            topic = self._broker.partition(partition)
-            start = topic.start_offsets[partition.partition]
+            topic = self._broker.log_of(self._broker.partition(partition))
+            start = topic.start_offset(partition.partition)
             if offset > topic.end_offset(partition.partition):
                 raise InvalidRequest(f"{offset} is beyond the end of {partition}")
             if offset > start:

@@ -1,0 +1,101 @@
+"""Subscriptions: a topic that shows those messages of another one whose tags match a filter.
+
+Brokers keep them as topics with two properties, and any Kafka tool makes and reads them. What
+`Client.subscribe(filter=…)` asks for is made here, or found:
+
+    there is none of this name          it is made
+    it reads the same topic, and by
+      the same filter                   it is used
+    it reads anything else              SubscriptionConflict: nobody's filter is changed by a
+                                        consumer that starts
+
+So all members of a group read by one filter, the one that the brokers have. Who wants another one
+edits it there (`Admin.edit_subscription`), for all members at once.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tidewheel.errors import (
+    ConfigurationError,
+    NotAuthorized,
+    SubscriptionConflict,
+    TopicExists,
+    TopicNotFound,
+)
+from tidewheel.filters import Filter, is_same_filter
+
+if TYPE_CHECKING:
+    from tidewheel.admin import Admin
+
+SOURCE_PROPERTY: Final = "tidewheel.source"
+FILTER_PROPERTY: Final = "tidewheel.filter"
+HEADERS_PROPERTY: Final = "tidewheel.headers"
+"""Whether brokers look at the tags of a topic's messages; set when it is created."""
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription: the topic `name` shows what of the topic `source` matches `filter`."""
+
+    name: str
+    source: str
+    filter: str
+
+
+def wanted_by(
+    topics: tuple[str, ...], group: str | None, filter_text: str, name: str | None
+) -> Subscription:
+    """What a consumer asks for. Raises ConfigurationError."""
+    if len(topics) != 1 or topics[0].startswith("^"):
+        raise ConfigurationError(
+            "A filter goes with one topic", hint="Name it, and make a consumer for each"
+        )
+    Filter(filter_text)
+    if name is None and group is None:
+        raise ConfigurationError(
+            "A filter needs a group, or the name of a subscription",
+            hint='Give group="…" or subscription="…"',
+        )
+    name = f"{topics[0]}.{group}" if name is None else name
+    if not _TOPIC_NAME.fullmatch(name) or name == topics[0]:
+        raise ConfigurationError(
+            f"A subscription cannot be called {name!r}",
+            hint='Give subscription="…": letters, digits, dots, dashes and underscores',
+        )
+    return Subscription(name, topics[0], filter_text)
+
+
+async def ensure(admin: Admin, wanted: Subscription) -> None:
+    """Find it, or make it. Raises SubscriptionConflict when one of its name is another one."""
+    try:
+        found = await admin.subscription(wanted.name)
+    except TopicNotFound:
+        try:
+            await admin.create_subscription(wanted.name, wanted.source, wanted.filter)
+        except TopicExists:
+            # Another member was faster.
+            found = await admin.subscription(wanted.name)
+        else:
+            return
+    except NotAuthorized as error:
+        raise NotAuthorized(
+            f'By which filter "{wanted.name}" reads cannot be looked at: {error.message}',
+            hint="Ask an operator for describe-configs on it, or subscribe to it by its name "
+            "(without filter=), whatever its filter is",
+        ) from error
+    if found.source != wanted.source:
+        raise SubscriptionConflict(
+            f'The subscription "{wanted.name}" reads "{found.source}", not "{wanted.source}"',
+            hint='Give another name: subscription="…"',
+        )
+    if not is_same_filter(found.filter, wanted.filter):
+        raise SubscriptionConflict(
+            f'The subscription "{wanted.name}" reads by the filter "{found.filter}", not by '
+            f'"{wanted.filter}"'
+        )

@@ -1,0 +1,111 @@
+"""The topics of a broker in memory: those with records, and subscriptions over them.
+
+    orders       partitions 0, 1          lists of records
+    orders.pay   partitions 0, 1, 2, 3    0 and 2: the records of 0 and 1 whose tags match;
+                                          1 and 3: empty
+
+As with a real broker a subscription shows the records under the offsets that they have in its
+source, with gaps where others are, and a reader moves on over what does not match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidewheel.filters import Filter
+from tidewheel.message import Message, TopicPartition
+
+
+@dataclass(slots=True)
+class MemoryTopic:
+    """One topic; `logs[p]` holds the records of partition p, from `start_offsets[p]` on."""
+
+    name: str
+    logs: list[list[Message]]
+    start_offsets: list[int]
+    configs: dict[str, str]
+
+    @property
+    def partitions_count(self) -> int:
+        """How many there are."""
+        return len(self.logs)
+
+    def start_offset(self, partition: int) -> int:
+        """The first offset that is kept."""
+        return self.start_offsets[partition]
+
+    def end_offset(self, partition: int) -> int:
+        """The next offset to be written."""
+        return self.start_offsets[partition] + len(self.logs[partition])
+
+    def read(
+        self, partition: int, position: int, messages_max: int
+    ) -> tuple[Sequence[Message], int]:
+        """Records from an offset of the log on, and where a reader goes on."""
+        index = position - self.start_offsets[partition]
+        found = self.logs[partition][index : index + messages_max]
+        return found, position + len(found)
+
+
+class MemorySubscription:
+    """A topic over another one. `configs` has the filter, which may be edited."""
+
+    def __init__(
+        self, name: str, source: MemoryTopic, configs: dict[str, str], wanted: Filter
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.configs = configs
+        self.filter = wanted
+
+    @property
+    def partitions_count(self) -> int:
+        """Two for each of the source's."""
+        return 2 * self.source.partitions_count
+
+    def start_offset(self, partition: int) -> int:
+        """The source's; odd partitions are empty."""
+        return 0 if partition % 2 else self.source.start_offset(partition // 2)
+
+    def end_offset(self, partition: int) -> int:
+        """The source's; odd partitions are empty."""
+        return 0 if partition % 2 else self.source.end_offset(partition // 2)
+
+    def read(
+        self, partition: int, position: int, messages_max: int
+    ) -> tuple[Sequence[Message], int]:
+        """Matching records from an offset on, and where a reader goes on: behind what it saw."""
+        found: list[Message] = []
+        if partition % 2:
+            return found, position
+        index = position - self.source.start_offset(partition // 2)
+        for message in self.source.logs[partition // 2][index:]:
+            if len(found) == messages_max:
+                break
+            position += 1
+            if self.filter.matches(message.tags):
+                found.append(
+                    Message(
+                        self.name,
+                        partition,
+                        message.offset,
+                        message.timestamp_ms,
+                        message.key,
+                        message.value,
+                        message.headers,
+                    )
+                )
+        return found, position
+
+
+AnyTopic = MemoryTopic | MemorySubscription
+
+
+def first_at(topic: AnyTopic, partition: TopicPartition, time_ms: int) -> int:
+    """The offset of the first record at or after a time; the end when there is none."""
+    position, end = topic.start_offset(partition.partition), topic.end_offset(partition.partition)
+    for message in topic.read(partition.partition, position, end - position)[0]:
+        if message.timestamp_ms >= time_ms:
+            return message.offset
+    return end
