@@ -60,6 +60,10 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
         return _reassign(options)
     if options.command == "features":
         return _features(options)
+    if options.command == "subscriptions":
+        from stack.subscriptions import run_subscriptions
+
+        return run_subscriptions(options)
     folder = StackFolder(options.data)
     if options.command in ("tenants", "users", "acls", "quotas", "deleted"):
         return _operate(folder, options)

@@ -30,6 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_down_and_status(commands, data)
     _add_reassign(commands)
     _add_features(commands)
+    _add_subscriptions(commands)
     _add_cell(commands, data)
     add_operator_commands(commands, data, JSON_HELP)
     _add_demo(commands)
@@ -245,6 +246,33 @@ def _add_features(commands: Any) -> None:
     )
     features.add_argument("--json", action="store_true", help=JSON_HELP)
     _add_url(features)
+
+
+def _add_subscriptions(commands: Any) -> None:
+    subscriptions = commands.add_parser(
+        "subscriptions",
+        help="Have consumers read only what matches.",
+        description="Make, list, show, edit or delete subscriptions. A subscription is a topic "
+        "that shows those messages of another one whose tags match its filter, such as "
+        "`checkout or refund`, `region:eu and not test`, `region:*`.",
+    )
+    subscriptions.add_argument(
+        "action",
+        choices=("create", "list", "show", "edit", "delete"),
+        help="What to do: create, list, show, edit or delete.",
+    )
+    subscriptions.add_argument("name", nargs="?", metavar="NAME", help="The subscription.")
+    subscriptions.add_argument(
+        "--source", metavar="TOPIC", help="With create: what it reads; with tidewheel.headers=true."
+    )
+    subscriptions.add_argument(
+        "--filter",
+        metavar="FILTER",
+        help="With create and edit: which messages; all of them if it is empty.",
+    )
+    subscriptions.add_argument("--yes", "-y", action="store_true", help="Needed for delete.")
+    subscriptions.add_argument("--json", action="store_true", help=JSON_HELP)
+    _add_url(subscriptions)
 
 
 def _add_url(parser: argparse.ArgumentParser) -> None:

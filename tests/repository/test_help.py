@@ -22,6 +22,7 @@ STACK = (
     "status",
     "reassign",
     "features",
+    "subscriptions",
     "cell",
     "cell recover",
     "tenants",
