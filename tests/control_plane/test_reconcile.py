@@ -302,11 +302,14 @@ def test_a_deleted_topic_is_gone_for_clients_and_comes_back_with_its_messages(
         admin.delete_topics(["orders"])["orders"].result(SECONDS_MAX)
 
 
+@pytest.mark.parametrize("kept_ms", [604_800_000, 0])
 def test_what_is_deleted_and_had_back_between_two_rounds_stays(
-    process: CellProcess, cell: Cell
+    process: CellProcess, cell: Cell, kept_ms: int
 ) -> None:
-    swift = make_tenant("swift")
-    topic = do_create_topic(swift.actor, swift.id, "orders", TopicSpec(1))
+    swift = make_tenant(f"swift-{kept_ms}")
+    # With 0 the cell keeps nothing that is deleted: it must not be.
+    spec = TopicSpec(1, configs={"tidewheel.undelete.ms": kept_ms})
+    topic = do_create_topic(swift.actor, swift.id, "orders", spec)
     _, key, secret = manager_of(swift)
     settle()
     client = process.client(swift, key, secret)
