@@ -257,8 +257,11 @@ class Cell:
         topic = NewTopic(name, partitions, replicas, config=dict(configs))
         admin = self.admin()
         admin.create_topics([topic], operation_timeout=20)[name].result(30)
+        # A consumer that asks a broker which does not know the topic yet gets no partitions of it,
+        # and librdkafka asks again only minutes later.
         self.wait_for(
-            lambda: len(self.in_sync(name)) == partitions, f"{name} is known to everybody"
+            lambda: all(self._knows(i, name, partitions) for i in self.processes),
+            f"{name} is known to everybody",
         )
 
     def leaders(self, topic: str) -> dict[int, int]:
@@ -279,6 +282,14 @@ class Cell:
         if found is None or found.error is not None:
             return {}
         return {p.id: (p.leader, p.isrs) for p in found.partitions.values()}
+
+    def _knows(self, node_id: int, topic: str, partitions: int) -> bool:
+        """Whether a broker knows the topic; one that does not answer need not."""
+        try:
+            found = self.admin(node_id).list_topics(topic, timeout=5).topics[topic]
+        except KafkaException:
+            return True
+        return found.error is None and len(found.partitions) == partitions
 
     def controller(self) -> int:
         """Who holds the controller lease, as the metadata store says; waits until somebody does."""
