@@ -32,8 +32,11 @@ class GroupEvent:
 class Group:
     """Members of one consumer group that all write to one ledger."""
 
-    def __init__(self, bootstrap: str, topic: str, name: str, ledger: Ledger) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, name: str, ledger: Ledger, filter: str | None = None
+    ) -> None:
         self.name = name
+        self._filter = filter
         self.history: list[GroupEvent] = []
         self.received_by: dict[str, int] = {}
         self._bootstrap = bootstrap
@@ -88,6 +91,7 @@ class Group:
             consumer = client.subscribe(
                 self._topic,
                 group=self.name,
+                filter=self._filter,
                 on_assigned=lambda partitions: self._note(member, "gets", partitions),
                 on_revoked=lambda partitions: self._note(member, "gives up", partitions),
                 on_lost=lambda partitions: self._note(member, "loses", partitions),

@@ -106,6 +106,10 @@ class Ledger:
         """How many different keys were received."""
         return len(self._last_row_of_key)
 
+    def has_received(self, row: int) -> bool:
+        """Whether some consumer got this flight."""
+        return self._places[row] != UNSEEN
+
     def _blame(self, example: str) -> None:
         if len(self._examples) < EXAMPLES_MAX:
             self._examples.append(example)

@@ -12,6 +12,7 @@ from rich.table import Table
 from stack.demo.group import GroupEvent
 from stack.demo.ledger import Verdict
 from stack.demo.outage import CellEvent
+from stack.demo.payments import PaymentsOutcome, faults_of, row_of
 
 PLAIN_WIDTH: Final = 100
 """Columns where there is no terminal to ask."""
@@ -40,10 +41,12 @@ class Outcome:
     is_healed: bool
     interrupted_s: float
     elapsed_s: float
+    payments: PaymentsOutcome | None
 
     @property
     def is_good(self) -> bool:
-        return self.verdict.is_good and self.lag == 0 and self.is_healed
+        are_paid = self.payments is None or self.payments.is_good
+        return self.verdict.is_good and self.lag == 0 and self.is_healed and are_paid
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -131,6 +134,7 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("consumers", members),
         ("redelivered", f"{verdict.redelivered:,} (at-least-once: when a partition moves)"),
         ("lag", f"{outcome.lag:,} messages not committed"),
+        *row_of(outcome.payments),
         ("group history", "\n".join(describe_event(event) for event in outcome.history)),
         *_cell_rows(outcome),
         ("took", f"{outcome.elapsed_s:.1f} s in all"),
@@ -160,6 +164,7 @@ def _faults(outcome: Outcome) -> str:
         "stored twice": verdict.duplicates,
         "unknown": verdict.unknown,
         "not committed": outcome.lag,
+        **faults_of(outcome.payments),
     }
     found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     if not outcome.is_healed:

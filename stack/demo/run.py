@@ -2,6 +2,7 @@
 
 1. A cell of three brokers of its own in a temporary folder, on free ports.
 2. A topic with several partitions and three replicas, and a group of two consumers.
+   A second group reads some of them by their tags (payments.py).
 3. Most flights as fast as they go. When a third are acknowledged, one broker is killed; when two
    thirds are received, it is started again. In between, at one half, one consumer leaves and
    another takes its place.
@@ -26,12 +27,11 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from tidewheel import Client, ProducerSettings
+from tidewheel import Client, ProducerRecord, ProducerSettings
 from tidewheel.errors import BrokerUnreachable, TidewheelError
 from tidewheel.interceptors import ProducerInterceptor
 from tidewheel.settings import ClientSettings
@@ -41,6 +41,7 @@ from stack.demo.flights import FLIGHTS_COUNT, Flight, data_file, read_flights
 from stack.demo.group import Group
 from stack.demo.ledger import Ledger, percentile
 from stack.demo.outage import Outage, Pulse
+from stack.demo.payments import FILTER, Payments
 from stack.demo.report import Outcome, Reporter, as_json
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.events import PartEnded, StackEvent
@@ -178,6 +179,7 @@ class Demo:
         self._topic = f"{TOPIC}-{uuid.uuid4().hex[:6]}"
         self._ledger = Ledger(FLIGHTS_COUNT)
         self._value_bytes = 0
+        self._payments = Payments(bootstrap, self._topic, FLIGHTS_COUNT, self._ledger)
 
     @property
     def expected_end(self) -> str:
@@ -191,8 +193,10 @@ class Demo:
         flights = read_flights(self._source)
         pulse = () if self._outage is None else (self._pulse,)
         async with self._client("demo", ProducerSettings.throughput(), *pulse) as client:
-            await client.admin.create_topic(self._topic, partitions=self._partitions)
+            are_tagged = await self._payments.create_topic(client, self._partitions)
             self._reporter.say(f"Topic {self._topic} has {self._partitions} partitions.")
+            if are_tagged:
+                self._reporter.say(f"A second group reads those with {FILTER}.")
             group = Group(self._bootstrap, self._topic, f"{self._topic}-readers", self._ledger)
             async with self._members(group):
                 return await self._run_with(client, group, flights, started_s)
@@ -201,10 +205,12 @@ class Demo:
     async def _members(self, group: Group) -> AsyncIterator[None]:
         for member in MEMBERS:
             group.start_member(member)
+        self._payments.start()
         try:
             yield
         except BaseException:
             group.cancel()
+            self._payments.cancel()
             raise
 
     async def _run_with(
@@ -216,8 +222,7 @@ class Demo:
         try:
             bulk_count = FLIGHTS_COUNT - PACED_COUNT
             bulk_started_s = time.perf_counter()
-            topic = client.topic(self._topic, value_serializer=attrgetter("value"))
-            await topic.send_many(self._booked(flights, bulk_count), key=attrgetter("key"))
+            await client.topic(self._topic).send_many(self._booked(flights, bulk_count))
             sending_s = time.perf_counter() - bulk_started_s
             value_bytes = self._value_bytes
             await self._until(group, lambda: self._ledger.received >= bulk_count)
@@ -228,6 +233,7 @@ class Demo:
         async with self._client("demo-paced", ProducerSettings.latency()) as paced_client:
             await self._send_paced(paced_client, flights)
         await self._until(group, lambda: self._ledger.received >= self._ledger.sent)
+        payments = await self._payments.finish(STALLED_S)
         await group.stop()
         lag = await client.admin.lag(group.name)
         ends = await client.admin.offsets(self._topic)
@@ -253,6 +259,7 @@ class Demo:
             is_healed=self._outage is None or self._outage.is_over,
             interrupted_s=self._pulse.longest_s if self._outage is not None else 0.0,
             elapsed_s=time.perf_counter() - started_s,
+            payments=payments,
         )
 
     def _client(
@@ -266,12 +273,12 @@ class Demo:
             producer_interceptors=interceptors,
         )
 
-    def _booked(self, flights: Iterator[Flight], count: int) -> Iterator[Flight]:
+    def _booked(self, flights: Iterator[Flight], count: int) -> Iterator[ProducerRecord]:
         """The next `count` flights, entered in the books as they are taken."""
         for flight in itertools.islice(flights, count):
             self._ledger.record_sent(*flight)
             self._value_bytes += len(flight.value)
-            yield flight
+            yield self._payments.record(flight)
 
     async def _send_paced(self, client: Client, flights: Iterator[Flight]) -> None:
         """The remaining flights, one by one at their due times."""
@@ -279,12 +286,14 @@ class Demo:
         # The first one pays for connecting and is not measured.
         for flight in itertools.islice(flights, 1):
             self._ledger.record_sent(*flight)
-            await topic.send(flight.value, key=flight.key)
+            record = self._payments.record(flight)
+            await topic.send(record.value, key=record.key, tags=record.tags)
         start_s = time.perf_counter()
         for index, flight in enumerate(flights):
             await asyncio.sleep(max(0.0, start_s + index / PACED_PER_S - time.perf_counter()))
+            record = self._payments.record(flight)
             self._ledger.record_sent(*flight, at_s=time.perf_counter())
-            topic.send_nowait(flight.value, key=flight.key)
+            topic.send_nowait(record.value, key=record.key, tags=record.tags)
             if index % 500 == 0:
                 self._show()
         await topic.flush(STALLED_S)
@@ -315,6 +324,7 @@ class Demo:
         while not condition():
             await asyncio.sleep(LOOK_UP_S)
             group.check()
+            self._payments.check()
             self._show()
             if self._ledger.received != received:
                 received, since_s = self._ledger.received, time.perf_counter()

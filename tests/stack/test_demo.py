@@ -21,6 +21,8 @@ from stack.demo.flights import FLIGHTS_COUNT
 
 COMMAND = [sys.executable, "-P", "-m", "stack", "demo"]
 TIMEOUT_S = 110
+# Of United, from Newark and LaGuardia, as the package has them.
+UNITED_COUNT = 54_131
 
 
 @pytest.fixture
@@ -69,6 +71,11 @@ def test_every_flight_arrives_as_sent_in_order(scratch: Path) -> None:
     assert sum(outcome["partition_messages"]) == FLIGHTS_COUNT
     assert len(outcome["partition_messages"]) == 4
     assert outcome["lag"] == 0
+    payments = outcome["payments"]
+    # What of the file are flights of United from Newark and LaGuardia.
+    assert payments["counted"] == payments["verdict"]["received"] == UNITED_COUNT
+    assert payments["verdict"]["sent"] == UNITED_COUNT
+    assert payments["verdict"]["unknown"] == 0
     received = outcome["received_by"]
     assert sum(received.values()) == FLIGHTS_COUNT + verdict["redelivered"]
     assert set(received) == {"consumer-1", "consumer-2", "consumer-3"}
