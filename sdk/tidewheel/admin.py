@@ -45,8 +45,9 @@ class PartitionLag:
     """How far a group is behind in one partition.
 
     `committed` is None when the group never committed there; it then has everything before it.
-    `seconds` is the age of the oldest message not yet processed, 0 when there is none, and None
-    when that message could not be read in time.
+    `messages` are those of its subscription in a partition of one, and else offsets. `seconds` is
+    the age of the oldest message not yet processed, 0 when there is none, and None when that
+    message could not be read in time.
     """
 
     partition: TopicPartition
@@ -230,17 +231,22 @@ class Admin:
         begins = await self._requests.offsets(partitions, "earliest")
         next_offsets = {p: max(committed.get(p, 0), begins[p]) for p in partitions}
         late = {p: o for p, o in next_offsets.items() if o < ends[p]}
+        messages = {p: ends[p] - o for p, o in late.items()}
         timestamps = {}
-        if seconds and late:
-            timestamps = await self._requests.record_timestamps(late, LAG_READ_TIMEOUT_S)
+        # Of a subscription the broker knows what it shows of all this.
+        for p, (count, first_ms) in (await self._requests.shown_counts(late)).items():
+            messages[p], timestamps[p] = count, first_ms
+        if seconds:
+            unread = {p: o for p, o in late.items() if p not in timestamps}
+            timestamps |= await self._requests.record_timestamps(unread, LAG_READ_TIMEOUT_S)
         now_ms = self._transport.clock.now_ms()
         return [
             PartitionLag(
                 p,
                 committed.get(p),
                 ends[p],
-                max(0, ends[p] - next_offsets[p]),
-                0.0 if p not in late else _age_s(timestamps.get(p), now_ms),
+                messages.get(p, 0),
+                _age_s(timestamps.get(p), now_ms) if messages.get(p) else 0.0,
                 members.get(p),
             )
             for p in partitions

@@ -214,12 +214,21 @@ async def test_the_lag_of_a_group_that_reads_by_tags(make_client: MakeClient, na
     async with make_client() as client:
         await client.admin.create_topic(name, partitions=1, configs=TAGGED)
         consumer = client.subscribe(name, group=name, filter=FILTER)
-        await fill(client, name, "checkout", "refund", "checkout")
+        await fill(client, name, "checkout", "login", "refund", "login", "checkout", "login")
         (message,) = await take(consumer, 1)
         await consumer.commit(message)
         lag = {one.partition.partition: one for one in await client.admin.lag(name)}
-        assert (lag[0].committed, lag[0].end, lag[0].messages) == (1, 3, 2)
+        assert (lag[0].committed, lag[0].end, lag[0].messages) == (1, 6, 2)
+        assert lag[0].seconds is not None
+        assert 0 <= lag[0].seconds < 60
         assert lag[1].messages == 0
+        assert lag[1].seconds == 0
+        (message, other) = await take(consumer, 2)
+        await consumer.commit(other)
+        lag = {one.partition.partition: one for one in await client.admin.lag(name)}
+        # The last record does not count.
+        assert (lag[0].committed, lag[0].end, lag[0].messages) == (5, 6, 0)
+        assert lag[0].seconds == 0
 
 
 async def test_handlers_of_an_app_get_what_matches(make_client: MakeClient, name: str) -> None:

@@ -10,7 +10,7 @@ source, with gaps where others are, and a reader moves on over what does not mat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidewheel.filters import Filter
@@ -109,3 +109,17 @@ def first_at(topic: AnyTopic, partition: TopicPartition, time_ms: int) -> int:
         if message.timestamp_ms >= time_ms:
             return message.offset
     return end
+
+
+def count_shown(
+    positions: Iterable[tuple[AnyTopic, TopicPartition, int]],
+) -> dict[TopicPartition, tuple[int, int]]:
+    """How many records subscriptions show from each offset on, and the timestamp of the first."""
+    found = {}
+    for topic, partition, offset in positions:
+        if isinstance(topic, MemorySubscription):
+            position = max(offset, topic.start_offset(partition.partition))
+            messages_max = max(topic.end_offset(partition.partition) - position, 0)
+            messages, _ = topic.read(partition.partition, position, messages_max)
+            found[partition] = len(messages), messages[0].timestamp_ms if messages else -1
+    return found

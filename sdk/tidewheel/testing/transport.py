@@ -21,7 +21,7 @@ from tidewheel.partitioner import hash_partition
 from tidewheel.settings import ProducerSettings
 from tidewheel.testing.clock import VirtualClock
 from tidewheel.testing.memory import MemoryBroker, MemoryGroup, MemoryMember
-from tidewheel.testing.topics import MemorySubscription, first_at
+from tidewheel.testing.topics import MemorySubscription, count_shown, first_at
 from tidewheel.transport.port import (
     BrokerInfo,
     ClusterInfo,
@@ -431,6 +431,12 @@ class MemoryAdmin:
             else:
                 found[p] = topic.end_offset(p.partition)
         return found
+
+    async def shown_counts(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """How much subscriptions show."""
+        return count_shown((self._broker.partition(p), p, o) for p, o in positions.items())
 
     async def record_timestamps(
         self, positions: Mapping[TopicPartition, int], timeout_s: float

@@ -270,6 +270,12 @@ class AdminTransport(Protocol):
     ) -> dict[TopicPartition, int]:
         """Offsets at "earliest", "latest", or the first at or after an epoch ms (end if none)."""
 
+    async def shown_counts(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """How many committed records subscriptions show from each offset on, and the epoch ms of
+        the first (-1 for none). Partitions of plain topics are missing."""
+
     async def record_timestamps(
         self, positions: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, int]:

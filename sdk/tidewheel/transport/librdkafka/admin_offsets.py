@@ -27,6 +27,9 @@ def _offset_spec(at: str | int) -> Any:
 NONE: Final = ck.OFFSET_END
 """The answer when there is no record at or after the given time."""
 
+COUNT_FROM: Final = 1 << 62
+"""And an offset: how many records a subscription shows from there on. No record is so young."""
+
 
 class OffsetRequests(AdminRequests):
     """The part of an `AdminTransport` that is about partitions."""
@@ -35,16 +38,44 @@ class OffsetRequests(AdminRequests):
         self, partitions: Iterable[TopicPartition], at: str | int
     ) -> dict[TopicPartition, int]:
         """Offsets by name or time."""
-        wanted = list(partitions)
+        answers = await self._listed(dict.fromkeys(partitions, at))
+        found = {partition: int(answer.offset) for partition, answer in answers.items()}
+        missing = [partition for partition, offset in found.items() if offset == NONE]
+        if missing:
+            found.update(await self.offsets(missing, "latest"))
+        return found
+
+    async def shown_counts(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """How much subscriptions show: a time that no record has asks for it."""
+        answers = await self._listed(
+            {partition: COUNT_FROM + offset for partition, offset in positions.items()},
+            isolation_level=ck.IsolationLevel.READ_COMMITTED,
+        )
+        return {
+            partition: (answer.offset, answer.timestamp)
+            for partition, answer in answers.items()
+            if answer.offset != NONE
+        }
+
+    async def _listed(
+        self, wanted: Mapping[TopicPartition, str | int], **options: Any
+    ) -> dict[TopicPartition, Any]:
+        """The leaders' answers, by name or time."""
+        found: dict[TopicPartition, Any] = {}
         if not wanted:
-            return {}
-        found: dict[TopicPartition, int] = {}
+            return found
 
         async def attempt(timeout_s: float, _is_unsure: bool) -> None:
-            left = [partition for partition in wanted if partition not in found]
             futures = self._client.list_offsets(
-                {ck.TopicPartition(*tp): _offset_spec(at) for tp in left},
+                {
+                    ck.TopicPartition(*partition): _offset_spec(at)
+                    for partition, at in wanted.items()
+                    if partition not in found
+                },
                 request_timeout=timeout_s,
+                **options,
             )
             refused: TidewheelError | None = None
             for p, future in futures.items():
@@ -56,8 +87,9 @@ class OffsetRequests(AdminRequests):
                     if refused is None or refused.retriable:
                         refused = error
                 else:
-                    if answer.offset >= 0 or (isinstance(at, int) and answer.offset == NONE):
-                        found[partition] = answer.offset
+                    is_by_time = isinstance(wanted[partition], int)
+                    if answer.offset >= 0 or (is_by_time and answer.offset == NONE):
+                        found[partition] = answer
                     elif refused is None:
                         # librdkafka calls it an answer when a leader that has gone gave none.
                         refused = BrokerUnreachable(f"The leader of {partition} does not answer")
@@ -65,9 +97,6 @@ class OffsetRequests(AdminRequests):
                 raise refused
 
         await self._until_answered(attempt)
-        missing = [partition for partition in wanted if found[partition] == NONE]
-        if missing:
-            found.update(await self.offsets(missing, "latest"))
         return found
 
     async def record_timestamps(
