@@ -73,7 +73,7 @@ class Access:
         if self.user is not None and not (self.user and self.password):
             _refuse("The address has a user without a password", _HINT_OF_ACCESS)
         if self.mechanism == "PLAIN" and self.user is not None and not self.tls:
-            others = [host for host in _hosts(self.bootstrap) if not _is_loopback(host)]
+            others = [host for host in _hosts(self.bootstrap) if not is_loopback(host)]
             if others:
                 _refuse(
                     f"PLAIN would send the password to {others[0]} for everybody to read",
@@ -249,7 +249,8 @@ def _hosts(bootstrap: str) -> list[str]:
     return [address.rpartition(":")[0].strip("[]") for address in bootstrap.split(",")]
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to `host` stays on this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

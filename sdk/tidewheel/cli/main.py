@@ -1,4 +1,5 @@
-"""The `tidewheel` command: produce, consume, topics, groups, lag, brokers, partitions, drain.
+"""The `tidewheel` command: produce, consume, topics, groups, lag, brokers, partitions, drain; and,
+for who has logged in at a control plane, keys, quotas, usage and audit.
 
 In a Tidewheel checkout `./tidewheel` also runs a broker (up, down, status, demo, test). Those
 commands belong to the server; here they are handed over when the server is installed beside the
@@ -15,9 +16,10 @@ from typing import Annotated, Final
 
 import typer
 
-from tidewheel.cli import cell, groups, topics
+from tidewheel.cli import cell, groups, keys, organization, topics
 from tidewheel.cli.consume import CONSUME_EXAMPLES, consume
 from tidewheel.cli.help import PlainCommand, PlainGroup, examples
+from tidewheel.cli.login import LOGIN_EXAMPLES, login, logout
 from tidewheel.cli.produce import PRODUCE_EXAMPLES, produce
 from tidewheel.cli.session import EXIT_USAGE, PROGRAM, errors, write_any_text
 
@@ -62,6 +64,11 @@ app.command(cls=PlainCommand)(groups.lag)
 app.command(cls=PlainCommand)(cell.brokers)
 app.command(cls=PlainCommand)(cell.partitions)
 app.command(cls=PlainCommand)(cell.drain)
+app.command(cls=PlainCommand, epilog=examples(PROGRAM, *LOGIN_EXAMPLES))(login)
+app.command(cls=PlainCommand)(logout)
+app.add_typer(keys.app, name="keys")
+app.command(cls=PlainCommand)(organization.quotas)
+app.command(cls=PlainCommand)(organization.audit)
 
 
 def _print_version(wanted: bool) -> None:
@@ -96,6 +103,9 @@ def main() -> None:
 def _hand_over(arguments: list[str]) -> None:
     """Become the server's command when it is one of those."""
     name = arguments[0]
+    if name == "quotas" and not {"show", "set"}.intersection(arguments[1:]):
+        # Those of one's organization; with one of the two, those of a tenant of a cell.
+        return
     if name in STACK_COMMANDS and _server_is_installed():
         os.execv(sys.executable, [sys.executable, "-P", "-m", "stack", *arguments])
     if name in STACK_COMMANDS or name in CHECKOUT_COMMANDS:

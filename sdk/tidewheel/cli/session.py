@@ -7,6 +7,7 @@ Results go to stdout, everything else to stderr.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from typing import Annotated, Any, Final, NoReturn
 
@@ -135,8 +136,15 @@ def run(
         async with client:
             await command(client)
 
-    try:
+    with told(url):
         asyncio.run(body())
+
+
+@contextlib.contextmanager
+def told(url: str | None = None) -> Iterator[None]:
+    """Errors become messages and exit statuses."""
+    try:
+        yield
     except BrokerUnreachable as error:
         fail(error.message, _unreachable_hint(url))
     except TidewheelError as error:

@@ -1,4 +1,8 @@
-"""`tidewheel topics`: list, create, describe, change and delete topics."""
+"""`tidewheel topics`: list, create, describe, change and delete topics.
+
+Of brokers, over Kafka's protocol; or of an organization, over REST (rest_topics.py), for who is
+logged in and does not say which brokers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tidewheel.cli import rest_topics
 from tidewheel.cli.help import PlainCommand, PlainGroup, examples
+from tidewheel.cli.over_rest import speaks_rest
 from tidewheel.cli.session import (
     PROGRAM,
     JsonOption,
@@ -27,9 +33,17 @@ from tidewheel.client import Client
 from tidewheel.errors import TopicNotFound
 from tidewheel.message import TopicPartition
 
+HELP = """List, create, describe, change and delete topics.
+
+With --url or TIDEWHEEL_URL these are topics of those brokers, over Kafka's protocol. Else, after
+`login`, they are your organization's, over REST; without a login those of the default brokers.
+
+What REST has made Kafka clients cannot delete, and it can be had back for a while.
+"""
+
 app = typer.Typer(
     cls=PlainGroup,
-    help="List, create, describe, change and delete topics.",
+    help=HELP,
     no_args_is_help=False,
     rich_markup_mode=None,
 )
@@ -53,6 +67,9 @@ def list_topics(
     url: UrlOption = None,
 ) -> None:
     """All topics with their partitions and how many offsets they hold."""
+    if speaks_rest(url):
+        rest_topics.list_topics(as_json=as_json)
+        return
 
     async def command(client: Client) -> None:
         found = await client.admin.topics(internal=internal)
@@ -117,6 +134,15 @@ def create(
 ) -> None:
     """Create a topic."""
     configs = parse_pairs(config or [], "--set", "retention.ms=3600000")
+    if speaks_rest(url):
+        rest_topics.create(
+            topic,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=configs,
+            as_json=as_json,
+        )
+        return
 
     async def command(client: Client) -> None:
         await client.admin.create_topic(
@@ -145,6 +171,9 @@ def describe(
     url: UrlOption = None,
 ) -> None:
     """Partitions with leaders, replicas and offsets, and the properties that were set."""
+    if speaks_rest(url):
+        rest_topics.describe(topic, as_json=as_json)
+        return
 
     async def command(client: Client) -> None:
         info = await client.admin.describe_topic(topic)
@@ -228,6 +257,9 @@ def config_topic(
     changes.update(dict.fromkeys(unset or []))
     if not changes:
         usage("Nothing to change", "Give --set KEY=VALUE or --unset KEY")
+    if speaks_rest(url):
+        rest_topics.config_topic(topic, changes, as_json=as_json)
+        return
 
     async def command(client: Client) -> None:
         await client.admin.alter_configs(topic, changes)
@@ -247,6 +279,9 @@ def grow(
     url: UrlOption = None,
 ) -> None:
     """Add partitions. Keys may then go to other partitions than before."""
+    if speaks_rest(url):
+        rest_topics.grow(topic, count, as_json=as_json)
+        return
 
     async def command(client: Client) -> None:
         await client.admin.create_partitions(topic, count)
@@ -267,6 +302,9 @@ def delete(
 ) -> None:
     """Delete topics with all their messages. Nothing is deleted when one of them is not there."""
     confirm(f"Delete {', '.join(topics)} with all messages?", yes)
+    if speaks_rest(url):
+        rest_topics.delete(topics, as_json=as_json)
+        return
 
     async def command(client: Client) -> None:
         present = {topic.name for topic in await client.admin.topics(internal=True)}
@@ -281,3 +319,12 @@ def delete(
             print_json({"deleted": topics})
 
     run(command, url)
+
+
+@app.command("undelete", cls=PlainCommand)
+def undelete(topic: TopicArgument, as_json: JsonOption = False) -> None:
+    """Have a deleted topic back, with its messages (after `login`).
+
+    Operators of a cell do it for its tenants: `deleted undelete`.
+    """
+    rest_topics.undelete(topic, as_json=as_json)
