@@ -1,4 +1,4 @@
-"""What an ASGI server runs: `uvicorn control_plane.asgi:application`."""
+"""What an ASGI server runs; control_plane/serve.py is ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Celery application: `celery -A control_plane.celery_app worker --beat --pool threads`.
+"""The Celery application, which `python -m control_plane.work` runs.
 
 Tasks are hints. What has to be done is in Postgres (accounts.Invitation, operations.OutboxEntry),
 so the broker may be emptied at any time, and no task has an ETA or a countdown.

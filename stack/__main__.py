@@ -95,6 +95,8 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
         database_url=_database_url(),
         more_listeners=True,
         is_secure=options.secure,
+        control_plane=not options.no_control_plane,
+        control_plane_database_url=os.environ.get("CONTROL_PLANE_DATABASE_URL") or None,
     )
     if options.report_fd is not None:
         return up.run_background(stack_options, options.report_fd)
@@ -110,6 +112,7 @@ def _refuse_beside_add(options: argparse.Namespace) -> None:
         "--first-id": options.first_id is not None,
         "--set": bool(options.settings),
         "--secure": options.secure,
+        "--no-control-plane": options.no_control_plane,
         "--detach": options.detach,
     }
     ignored = [name for name, is_given in given.items() if is_given]

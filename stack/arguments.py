@@ -47,8 +47,8 @@ def _folder(text: str) -> Path:
 def _add_up(commands: Any, data: argparse.ArgumentParser) -> None:
     up = commands.add_parser("up", parents=[data], help="Start a stack.")
     up.description = (
-        "Start brokers on loopback and keep them running until Ctrl-C. The data stays in its "
-        "folder and is found again at the next start."
+        "Start brokers and their control plane on loopback and keep them running until Ctrl-C. "
+        "The data stays in its folder and is found again at the next start."
     )
     up.add_argument(
         "--brokers",
@@ -85,6 +85,11 @@ def _add_up(commands: Any, data: argparse.ArgumentParser) -> None:
         action="store_true",
         help="Without the listener that serves anybody: clients need a user and a password.",
     )
+    up.add_argument(
+        "--no-control-plane",
+        action="store_true",
+        help="Brokers alone, without REST, keys and usage.",
+    )
     up.add_argument("--detach", action="store_true", help="Return when it is up.")
     up.add_argument(
         "--add",
@@ -92,7 +97,7 @@ def _add_up(commands: Any, data: argparse.ArgumentParser) -> None:
         const="",
         metavar="ID",
         help="Start one more broker in the stack that runs, or a part of it that has ended: a "
-        "broker's id, or `postgres`.",
+        "broker's id, `postgres`, `valkey`, `control-plane` or `worker`.",
     )
     up.add_argument("--report-fd", type=int, help=argparse.SUPPRESS)
 

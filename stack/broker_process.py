@@ -2,50 +2,54 @@
 
 Every part of the repository that runs brokers does it here: the stack, the tests, the benchmarks.
 
-The broker is `python -m data_plane.server` of the same checkout as this module. It writes one line
-of JSON to a pipe when it serves (`{"event": "ready", "port": …, "metrics_port": …}`), so nobody has
-to guess from its log or poll its port. It runs in a session of its own: a Ctrl-C at the terminal
-reaches the stack only, which then stops its brokers in order. Its output goes straight to a log
-file and so outlives whoever started it.
+The broker is `python -m data_plane.server` of the same checkout as this module; child.py says how
+such a process tells that it serves, and where.
 
 A broker may need long before it serves: after a crash it looks through its logs. `look_ready` asks
 without waiting, and `still_starting` says from time to time what is being waited for.
-
-An exit status of 2 before it serves means that it was asked for something impossible (an unknown
-property, say); its last words are then the message for the user.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stack.errors import EXIT_FAILED, EXIT_USAGE, StackError
+from stack.child import (
+    KILL_TIMEOUT_S,
+    ROOT,
+    STOP_TIMEOUT_S,
+    Child,
+    child_environment,
+    describe_status,
+    wait_for_word,
+)
+from stack.errors import EXIT_USAGE, StackError
 from stack.log_view import in_words
-from stack.processes import ProcessIdentity, identify
+from stack.processes import ProcessIdentity
 
-ROOT = Path(__file__).resolve().parent.parent
-"""Where this module's checkout (or installation) is; the broker is taken from there, too."""
+__all__ = [
+    "KILL_TIMEOUT_S",
+    "ROOT",
+    "STOP_TIMEOUT_S",
+    "BrokerLaunch",
+    "BrokerProcess",
+    "Ready",
+    "StillStarting",
+    "Stopped",
+    "as_variable",
+    "describe_status",
+    "wait_for_word",
+]
 
 READY_TIMEOUT_S = 120.0
 """For tests and benchmarks. A person's stack waits for as long as the broker lives."""
 TELL_INTERVAL_S = 30.0
 """How often somebody who waits for a broker is told so."""
-STOP_TIMEOUT_S = 30.0
-KILL_TIMEOUT_S = 10.0
-TAIL_LINES = 15
 LAST_LINE_CHARACTERS_MAX = 300
-LOOK_UP_S = 0.1
-"""How often a wait looks whether it should go on."""
-
 ENVIRONMENT_PREFIX = "TIDEWHEEL_BROKER_"
 
 WITH_FEATURES = "features"
@@ -100,7 +104,7 @@ class BrokerLaunch:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=_environment(self),
+            env=child_environment(self.environment),
             check=False,
         )
         if looked.returncode == EXIT_USAGE:
@@ -139,47 +143,23 @@ class StillStarting:
         )
 
 
-class BrokerProcess:
+class BrokerProcess(Child):
     """A started broker. `ready` is known once `look_ready` has found it, or `wait_ready`."""
 
     def __init__(self, launch: BrokerLaunch) -> None:
         self.launch = launch
         self.ready: Ready | None = None
-        self.started_s = time.monotonic()
+        super().__init__(
+            f"Broker {launch.broker_id}",
+            launch.command(),
+            launch.log,
+            child_environment(launch.environment),
+        )
         self._tell_at_s = self.started_s + TELL_INTERVAL_S
-        self._received = b""
-        log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self.log_start = os.fstat(log).st_size
-        reader, writer = os.pipe()
-        self._ready_pipe: int | None = reader
-        try:
-            self._process = subprocess.Popen(
-                [*launch.command(), "--ready-fd", str(writer)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(writer,),
-                env=_environment(launch),
-                start_new_session=True,
-            )
-        except BaseException:
-            self._close_pipe()
-            raise
-        finally:
-            os.close(writer)
-            os.close(log)
 
     @property
     def broker_id(self) -> int:
         return self.launch.broker_id
-
-    @property
-    def log(self) -> Path:
-        return self.launch.log
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def wait_ready(
         self,
@@ -203,19 +183,10 @@ class BrokerProcess:
     def look_ready(self) -> Ready | None:
         """Whether the broker serves by now; None while it is starting. Raises StackError when it
         has ended instead."""
-        while self.ready is None and self._has_word():
-            assert self._ready_pipe is not None, "it has had a word"
-            chunk = os.read(self._ready_pipe, 4096)
-            self._received += chunk
-            if chunk and b"\n" not in chunk:
-                continue
-            self._close_pipe()
-            identity = identify(self.pid)
-            if not chunk or identity is None:
-                raise self._start_failure()
-            said = json.loads(self._received)
+        if self.ready is None and (said := self.look_said()) is not None:
+            assert self.identity is not None, "who has said it is known"
             self.ready = Ready(
-                identity,
+                self.identity,
                 said["port"],
                 said["metrics_port"],
                 said.get("inter_broker_port", 0),
@@ -223,10 +194,6 @@ class BrokerProcess:
                 said.get("listeners", {}),
             )
         return self.ready
-
-    def _has_word(self) -> bool:
-        pipe = self._ready_pipe
-        return pipe is not None and bool(select.select([pipe], [], [], 0)[0])
 
     def still_starting(self) -> StillStarting | None:
         """What to tell whoever waits for it: once in TELL_INTERVAL_S, None in between."""
@@ -237,83 +204,7 @@ class BrokerProcess:
         last_line = in_words(self.last_words()[-1])[:LAST_LINE_CHARACTERS_MAX]
         return StillStarting(self.broker_id, now_s - self.started_s, self.log, last_line)
 
-    def _close_pipe(self) -> None:
-        if self._ready_pipe is not None:
-            os.close(self._ready_pipe)
-            self._ready_pipe = None
-
-    def _start_failure(self) -> StackError:
-        try:
-            status = self._process.wait(KILL_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.stop(timeout_s=0)
-            status = EXIT_FAILED
-        words = self.last_words()
-        if status == EXIT_USAGE and words:
-            return StackError("\n".join(words), EXIT_USAGE)
-        return StackError(
-            f"Broker {self.broker_id} ended with {describe_status(status)} while starting; its log "
-            f"{self.log} ends with:\n" + "\n".join(words)
-        )
-
-    def last_words(self) -> list[str]:
-        """The last lines that this process wrote to its log."""
-        with self.log.open("rb") as file:
-            file.seek(self.log_start)
-            text = file.read().decode("utf-8", "replace")
-        return text.rstrip().split("\n")[-TAIL_LINES:]
-
-    def poll(self) -> int | None:
-        """The exit status, None while it runs."""
-        return self._process.poll()
-
-    def send_signal(self, number: signal.Signals) -> None:
-        """Does nothing when the broker has ended."""
-        self._process.send_signal(number)
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Stop the broker and collect it; kill it when it takes too long. The exit status."""
-        self.send_signal(signal.SIGTERM)
-        self._close_pipe()
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return self.kill()
-
-    def kill(self) -> int:
-        """kill -9, and collect it. The exit status."""
-        self.kill_now()
-        self._close_pipe()
-        return self._process.wait(KILL_TIMEOUT_S)
-
-    def kill_now(self) -> None:
-        """kill -9, without waiting for the end."""
-        # May come in a signal handler, while somebody waits at the pipe: that stays open.
-        self._process.kill()
-
-
-def wait_for_word(brokers: Sequence[BrokerProcess]) -> None:
-    """Return as soon as one of these starting brokers serves or has ended, or after LOOK_UP_S."""
-    pipes = [broker._ready_pipe for broker in brokers if broker._ready_pipe is not None]
-    select.select(pipes, [], [], LOOK_UP_S)
-
-
-def describe_status(status: int) -> str:
-    """`status 1`, `signal 9`."""
-    return f"signal {-status}" if status < 0 else f"status {status}"
-
 
 def as_variable(name: str) -> str:
     """The environment variable of a broker property."""
     return ENVIRONMENT_PREFIX + name.upper().replace(".", "_").replace("-", "_")
-
-
-def _environment(launch: BrokerLaunch) -> dict[str, str]:
-    environment = {**os.environ, **launch.environment}
-    # Without bytecode each start compiles the product anew, a second each time.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # The same checkout as ours, whichever one is installed.
-    environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(ROOT), environment.get("PYTHONPATH", "")])
-    )
-    return environment

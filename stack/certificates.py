@@ -5,6 +5,7 @@
     tls/operators-ca.pem, .key    signs who may call CellAdmin, and what CellAdmin shows
     tls/cell-admin.pem, .key      what it shows
     tls/operator.pem, .key        an operator of this machine: `tidewheel tenants|users|acls|…`
+    tls/control-plane.pem, .key   the control plane of this stack
 
 Keys are readable by their owner only. What is there stays; a certificate is made anew when it ends
 soon. Two authorities, since a client's certificate must open nothing else.
@@ -64,6 +65,11 @@ class StackCertificates:
         """Whom CellAdmin takes for an operator: certificate, key."""
         return self.folder / "operator.pem", self.folder / "operator.key"
 
+    @property
+    def control_plane(self) -> tuple[Path, Path]:
+        """Whom CellAdmin takes for the control plane: certificate, key."""
+        return self.folder / "control-plane.pem", self.folder / "control-plane.key"
+
     def prepare(self, now: datetime | None = None) -> None:
         """Make what is missing, or ends soon."""
         now = datetime.now(UTC) if now is None else now
@@ -78,6 +84,7 @@ class StackCertificates:
         clients.issue(self.keystore, self.keystore, "broker", now)
         operators.issue(*self.cell_admin, "cell-admin", now)
         operators.issue(*self.operator, "operator", now)
+        operators.issue(*self.control_plane, "control-plane", now)
 
 
 class _Authority:

@@ -6,11 +6,14 @@
     DIR/metadata-store   where the metadata is: `local`, `postgres` or `external`; made once
     DIR/postgres/        the Postgres of a stack that brings its own, with its log
     DIR/tls/             certificates (stack/certificates.py)
+    DIR/control-plane/   its secret key, and the password of the first person
+    DIR/valkey/          of its Valkey, which keeps nothing there
     DIR/broker-<id>/     the broker's data folder
     DIR/broker-<id>.removed-…    one that is being deleted (stack/removal.py)
     DIR/request.json     what a command asks of the running stack (stack/requests.py), and the
     DIR/answer-ID.json   answer
-    DIR/logs/            broker-<id>.log, and stack.log of a detached stack
+    DIR/logs/            broker-<id>.log, control-plane.log, worker.log, prepare.log, valkey.log,
+                         and stack.log of a detached stack
 
 The lock says whether a stack runs; the state file only says which. A state file whose processes
 are gone is what a kill -9 leaves behind and means nothing else.
@@ -66,16 +69,27 @@ class PostgresState:
 
 
 @dataclass(frozen=True, slots=True)
+class PartState:
+    """A process of the control plane as it was started: `control-plane` (the server), `worker` or
+    `valkey`. Its port is 0 until it serves, or where it has none."""
+
+    part: str
+    process: ProcessIdentity
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class StackState:
-    """What `up` started: the process that watches the others, the brokers, and Postgres if the
-    stack has its own. `is_up` once all of them have served, `is_stopping` from when they are being
-    stopped."""
+    """What `up` started: the process that watches the others, the brokers, Postgres if the stack
+    has its own, and the processes of the control plane, None where it was not asked for. `is_up`
+    once all of them have served, `is_stopping` from when they are being stopped."""
 
     supervisor: ProcessIdentity
     cluster_id: str
     started_at_ms: int
     brokers: tuple[BrokerState, ...]
     postgres: PostgresState | None = None
+    control_plane: tuple[PartState, ...] | None = None
     is_up: bool = True
     is_stopping: bool = False
 
@@ -85,6 +99,10 @@ class StackState:
     def living_postgres(self) -> PostgresState | None:
         postgres = self.postgres
         return postgres if postgres is not None and postgres.process.is_alive() else None
+
+    def living_parts(self) -> list[PartState]:
+        """Those of the control plane."""
+        return [part for part in self.control_plane or () if part.process.is_alive()]
 
 
 class MetadataStoreKind(StrEnum):
@@ -130,6 +148,14 @@ class StackFolder:
         return self.path / "tls"
 
     @property
+    def control_plane(self) -> Path:
+        return self.path / "control-plane"
+
+    @property
+    def valkey(self) -> Path:
+        return self.path / "valkey"
+
+    @property
     def postgres_data(self) -> Path:
         return self.path / "postgres"
 
@@ -155,7 +181,7 @@ class StackFolder:
         self.write(self.path / "metadata-store", f"{kind}\n")
 
     def log_file(self, name: str) -> Path:
-        """The log of `broker-<id>` or `stack`."""
+        """The log of `broker-<id>`, of a part of the control plane, or of the `stack`."""
         return self.path / "logs" / f"{name}.log"
 
     def prepare(self) -> None:
@@ -276,13 +302,24 @@ def _encode_state(state: StackState) -> dict[str, Any]:
             "started": postgres.process.started,
             "port": postgres.port,
         },
+        "control_plane": None
+        if state.control_plane is None
+        else [
+            {
+                "part": part.part,
+                "pid": part.process.pid,
+                "started": part.process.started,
+                "port": part.port,
+            }
+            for part in state.control_plane
+        ],
     }
 
 
 def _decode_state(document: dict[str, Any]) -> StackState:
     if document["format"] != STATE_FORMAT:
         raise ValueError(f"format {document['format']} is not {STATE_FORMAT}")
-    postgres = document.get("postgres")
+    postgres, parts = document.get("postgres"), document.get("control_plane")
     return StackState(
         supervisor=ProcessIdentity(**document["supervisor"]),
         cluster_id=document["cluster_id"],
@@ -304,4 +341,10 @@ def _decode_state(document: dict[str, Any]) -> StackState:
         postgres=None
         if postgres is None
         else PostgresState(ProcessIdentity(postgres["pid"], postgres["started"]), postgres["port"]),
+        control_plane=None
+        if parts is None
+        else tuple(
+            PartState(one["part"], ProcessIdentity(one["pid"], one["started"]), one["port"])
+            for one in parts
+        ),
     )

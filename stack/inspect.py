@@ -18,6 +18,7 @@ from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
 from stack.health import health_lines, healths
 from stack.hints import command
 from stack.processes import ProcessIdentity
+from stack.requests import CONTROL_PLANE_PARTS, SERVER, VALKEY
 
 
 def down(folder: StackFolder) -> int:
@@ -25,14 +26,16 @@ def down(folder: StackFolder) -> int:
     state = folder.read_state()
     if state is not None and state.supervisor.signal(signal.SIGTERM):
         # It stops the brokers itself, one after the other, and removes the state file.
-        timeout_s = (STOP_TIMEOUT_S + KILL_TIMEOUT_S) * (len(state.brokers) + 1)
+        parts = len(state.brokers) + len(state.control_plane or ())
+        timeout_s = (STOP_TIMEOUT_S + KILL_TIMEOUT_S) * (parts + 1)
         if state.supervisor.wait_gone(timeout_s):
             print(f"Stopped. The data stays in {folder.path}.")
             return 0
         raise StackError(f"The stack (pid {state.supervisor.pid}) does not stop.")
     if folder.is_locked():
         raise StackError("A stack is just starting or stopping here. Try again in a moment.")
-    orphans = _stop_orphans(folder, state) if state is not None or _has_postgres(folder) else []
+    has_left = state is not None or _has_postgres(folder) or _has_valkey(folder)
+    orphans = _stop_orphans(folder, state) if has_left else []
     if orphans:
         print(f"Stopped {', '.join(orphans)}, which had lost the stack. The data stays.")
     else:
@@ -47,10 +50,17 @@ def _stop_orphans(folder: StackFolder, state: StackState | None) -> list[str]:
     if lock is None:
         raise StackError("A stack is just starting or stopping here. Try again in a moment.")
     try:
+        parts = [] if state is None else state.living_parts()
+        for part in parts:
+            _stop(part.process)
+        stopped = [f"the {part.part.replace('-', ' ')}" for part in parts if part.part != VALKEY]
         brokers = [] if state is None else state.living()
         for broker in brokers:
             _stop(broker.process)
-        stopped = [f"broker {broker.broker_id}" for broker in brokers]
+        stopped += [f"broker {broker.broker_id}" for broker in brokers]
+        found_valkey = _has_valkey(folder) and _stop_valkey(folder)
+        if found_valkey or any(part.part == VALKEY for part in parts):
+            stopped.append("Valkey")
         # Also one that no state file names, because the supervisor was killed while it started.
         if _has_postgres(folder) and _stop_postgres(folder):
             stopped.append("Postgres")
@@ -69,6 +79,16 @@ def _stop_postgres(folder: StackFolder) -> bool:
     from stack.postgres import stop_leftover
 
     return stop_leftover(folder.postgres_data)
+
+
+def _has_valkey(folder: StackFolder) -> bool:
+    return (folder.valkey / "valkey.pid").exists()
+
+
+def _stop_valkey(folder: StackFolder) -> bool:
+    from stack.valkey import stop_leftover
+
+    return stop_leftover(folder.valkey)
 
 
 def _stop(process: ProcessIdentity) -> None:
@@ -127,7 +147,47 @@ def describe(folder: StackFolder) -> dict[str, Any]:
             "data": str(folder.postgres_data),
             "log": str(folder.postgres_data / "postgres.log"),
         },
+        "control_plane": _describe_control_plane(folder, state),
     }
+
+
+def _describe_control_plane(folder: StackFolder, state: StackState | None) -> dict[str, Any] | None:
+    """Its parts by name, null for one that does not run; None where it was not asked for."""
+    if state is None or state.control_plane is None:
+        return None
+    living = {part.part: part for part in state.living_parts()}
+    parts: dict[str, Any] = {
+        name: None
+        if name not in living
+        else {
+            "pid": living[name].process.pid,
+            "port": living[name].port or None,
+            "log": str(folder.log_file(name)),
+        }
+        for name in CONTROL_PLANE_PARTS
+    }
+    serves = SERVER in living and living[SERVER].port
+    url = f"http://127.0.0.1:{living[SERVER].port}" if serves else None
+    return {"url": url, "docs": url and f"{url}/api/v1/docs", "parts": parts}
+
+
+def _brings_postgres(found: dict[str, Any], folder: StackFolder) -> bool:
+    """Whether it has one for the control plane alone."""
+    return found["control_plane"] is not None and (folder.postgres_data / "data").exists()
+
+
+def _control_plane_lines(found: dict[str, Any] | None, folder: StackFolder) -> list[str]:
+    lines = []
+    for name, part in ({} if found is None else found["parts"]).items():
+        shown = f"{name.replace('-', ' '):<8}"
+        if part is None:
+            lines.append(f"  {shown}   not running   log {folder.log_file(name)}")
+            continue
+        where = f"   127.0.0.1:{part['port']}" if part["port"] else ""
+        if name == SERVER and part["port"]:
+            where = f"   http://127.0.0.1:{part['port']}/api/v1"
+        lines.append(f"  {shown}{where}   pid {part['pid']}")
+    return lines
 
 
 def status(folder: StackFolder, *, as_json: bool) -> int:
@@ -142,8 +202,9 @@ def status(folder: StackFolder, *, as_json: bool) -> int:
 
 def _lines(found: dict[str, Any], folder: StackFolder) -> list[str]:
     """What `status` says, from `describe`."""
-    parts, postgres = found["brokers"], found["postgres"]
-    if not parts and postgres is None and not found["restarting"]:
+    parts, postgres, plane = found["brokers"], found["postgres"], found["control_plane"]
+    has_parts = any((plane or {"parts": {}})["parts"].values())
+    if not parts and postgres is None and not has_parts and not found["restarting"]:
         return [f"No stack runs with the data in {folder.path}."]
     if found["stopping"]:
         lines = [f"Stopping, data in {folder.path}"]
@@ -176,9 +237,10 @@ def _lines(found: dict[str, Any], folder: StackFolder) -> list[str]:
         lines.append(f"  broker {broker_id}   not running   log {log}")
     if postgres is not None:
         lines.append(f"  postgres   127.0.0.1:{postgres['port']}   pid {postgres['pid']}")
-    elif folder.store_kind() is MetadataStoreKind.POSTGRES:
+    elif folder.store_kind() is MetadataStoreKind.POSTGRES or _brings_postgres(found, folder):
         log = folder.postgres_data / "postgres.log"
         lines.append(f"  postgres   not running   log {log}")
+    lines += _control_plane_lines(found["control_plane"], folder)
     if found["supervisor_pid"] is None:
         lines.append(
             f"The process that looked after them has ended. {command('down', folder)} stops them, "

@@ -31,6 +31,8 @@ class StackOptions:
     - `more_listeners`: also for users with a password, within TLS, and for operators.
     - `is_secure`: with those, none for anybody.
     - `database_url`: a Postgres of the user's for the metadata; None lets the stack bring one.
+    - `control_plane`: with one; its listeners for operators are needed.
+    - `control_plane_database_url`: where its tables are; None is in the stack's Postgres.
     """
 
     data: Path
@@ -41,6 +43,8 @@ class StackOptions:
     database_url: str | None = None
     more_listeners: bool = False
     is_secure: bool = False
+    control_plane: bool = False
+    control_plane_database_url: str | None = None
 
     def settings_of(self, broker_id: int) -> tuple[str, ...]:
         """What one broker is given of `settings`.

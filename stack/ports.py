@@ -2,7 +2,8 @@
 
 A stack on BASE has its brokers on BASE, BASE + 1, …; a broker's metrics stand 1,000 above its own
 port and its inter-broker listener 2,000 above it, Postgres 3,000 above BASE, what it listens on
-besides further above (listeners.py): as long as those are free, else anywhere.
+besides further above (listeners.py), the control plane and its Valkey 7,000 and 8,000 above BASE:
+as long as those are free, else anywhere.
 
 A port found free may be taken a moment later by somebody else; the broker then says so itself.
 These checks come first because their message can name the option that helps.
@@ -24,6 +25,8 @@ POSTGRES_PORT_DISTANCE = 3000
 SASL_PORT_DISTANCE = 4000
 TLS_PORT_DISTANCE = 5000
 CELL_ADMIN_PORT_DISTANCE = 6000
+CONTROL_PLANE_PORT_DISTANCE = 7000
+VALKEY_PORT_DISTANCE = 8000
 PORT_UNPRIVILEGED_MIN = 1024
 BASE_STEP = 100
 
@@ -45,6 +48,14 @@ def _bind(port: int) -> int:
                 return error.errno
             raise
     return 0
+
+
+def any_free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def broker_ports(base: int, count: int) -> list[int]:

@@ -27,7 +27,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -37,8 +36,9 @@ from typing import IO
 
 from stack.errors import StackError
 from stack.hints import PROGRAM
-from stack.ports import PORT_MAX, is_free
-from stack.processes import ProcessIdentity, identify
+from stack.ports import PORT_MAX, any_free_port, is_free
+from stack.private_files import write_private
+from stack.processes import ProcessIdentity, identify, runs_in
 
 ROLE = "tidewheel"
 DATABASE = "postgres"
@@ -106,8 +106,12 @@ class PostgresServer:
     @property
     def dsn(self) -> str:
         """For libpq: with the password, so not for logs or command lines."""
+        return self.dsn_of(DATABASE)
+
+    def dsn_of(self, database: str) -> str:
+        """The same, for another database of the server."""
         password = (self.home / "password").read_text(encoding="ascii").strip()
-        return f"postgresql://{ROLE}:{password}@127.0.0.1:{self._port}/{DATABASE}"
+        return f"postgresql://{ROLE}:{password}@127.0.0.1:{self._port}/{database}"
 
     def start(
         self,
@@ -174,7 +178,7 @@ class PostgresServer:
         fresh.mkdir(mode=0o700)
         password = secrets.token_urlsafe(PASSWORD_RANDOM_BYTES)
         password_file = self.home / "password.new"
-        _write_private(password_file, password)
+        write_private(password_file, password)
         for path in (fresh, password_file):
             self._give_away(path)
         options = self._initdb_options(fresh, password_file)
@@ -189,7 +193,7 @@ class PostgresServer:
             return False
         if status != 0:
             raise self._failure(f"could not make {self.data} (initdb status {status})", log_start)
-        _write_private(self.home / "password", password)
+        write_private(self.home / "password", password)
         fresh.replace(self.data)
         return True
 
@@ -227,9 +231,7 @@ class PostgresServer:
             port = _port_in(remembered)
             self._port = port if port and is_free(port) else 0
         if self._port == 0:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self._port = probe.getsockname()[1]
+            self._port = any_free_port()
         remembered.write_text(f"{self._port}\n", encoding="ascii")
 
     def _settings(self) -> list[str]:
@@ -306,7 +308,8 @@ def find_leftover(home: Path) -> ProcessIdentity | None:
         return None
     identity = identify(int(lines[0]))
     # The file may be old and the pid another program's by now.
-    return identity if identity is not None and _works_in(identity.pid, home / "data") else None
+    is_ours = identity is not None and runs_in(identity.pid, "postgres", home / "data")
+    return identity if is_ours else None
 
 
 def stop_leftover(home: Path, timeout_s: float = STOP_TIMEOUT_S) -> bool:
@@ -319,14 +322,6 @@ def stop_leftover(home: Path, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         identity.signal(signal.SIGKILL)
         identity.wait_gone(KILL_TIMEOUT_S)
     return True
-
-
-def _works_in(pid: int, data: Path) -> bool:
-    """Whether a process is the Postgres of this data folder, as far as can be seen."""
-    command = subprocess.run(
-        ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout
-    return "postgres" in command and str(data) in command
 
 
 def _pid_file_lines(data: Path) -> list[str]:
@@ -386,12 +381,3 @@ def _choose_user(home: Path, binary: Path) -> _RunAs:
 def _may_enter(folder: Path) -> bool:
     """Whether everybody may pass through this folder and all above it."""
     return all(path.stat().st_mode & 0o001 for path in (folder, *folder.parents))
-
-
-def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(text)
-        # Without it a power loss could leave a database that nobody gets into any more.
-        file.flush()
-        os.fsync(file.fileno())

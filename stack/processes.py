@@ -56,6 +56,15 @@ def identify(pid: int) -> ProcessIdentity | None:
     return None if started is None else ProcessIdentity(pid, started)
 
 
+def runs_in(pid: int, program: str, folder: Path) -> bool:
+    """Whether a process is this program with its data in this folder, as far as its command line
+    shows."""
+    command = subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout
+    return program in command and str(folder) in command
+
+
 def _started(pid: int) -> str | None:
     return _started_linux(pid) if sys.platform == "linux" else _started_ps(pid)
 

@@ -1,7 +1,7 @@
 """How a command asks something of a running stack: one file with the request, one with the answer.
 
     DIR/request.json       {"id": ID, "action": "start" | "stop" | "put-aside",
-                            "part": "broker-4" | "postgres" | null}
+                            "part": "broker-4" | "postgres" | "worker" | … | null}
     DIR/answer-ID.json     {"message": …}, or {"error": …, "exit_status": …}; before that, any
                            number of times, {"waiting": …}
 
@@ -34,6 +34,9 @@ ANSWER_TIMEOUT_S = 180.0
 """Without a word. Longer than a broker may take to stop, and than one that starts is silent."""
 
 POSTGRES = "postgres"
+VALKEY, SERVER, WORKER = "valkey", "control-plane", "worker"
+CONTROL_PLANE_PARTS = (VALKEY, SERVER, WORKER)
+PARTS = (POSTGRES, *CONTROL_PLANE_PARTS)
 BROKER_PART = re.compile(r"broker-([0-9]{1,10})")
 REQUEST_ID = re.compile("[0-9a-f]{1,32}")
 """It becomes a part of a file's name."""
@@ -47,7 +50,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`part` is `broker-<id>` or `postgres`; None lets the stack choose a new broker."""
+    """`part` is `broker-<id>` or one of PARTS; None lets the stack choose a new broker."""
 
     request_id: str
     action: Action
@@ -55,20 +58,20 @@ class Request:
 
     @property
     def broker_id(self) -> int | None:
-        """The id of the broker that is meant; None where it is Postgres or a new broker."""
+        """The id of the broker that is meant; None where it is another part or a new broker."""
         match = None if self.part is None else BROKER_PART.fullmatch(self.part)
         return None if match is None else int(match[1])
 
 
 def part_named(name: str) -> str | None:
-    """The part that a person means: `4`, `postgres`, or "" for a new broker. Raises StackError."""
+    """The part that a person means: `4`, one of PARTS, "" for a new broker. Raises StackError."""
     if not name:
         return None
     if BROKER_PART.fullmatch(f"broker-{name}"):
         return f"broker-{int(name)}"
-    if name == POSTGRES:
+    if name in PARTS:
         return name
-    raise StackError(f"{name} is no broker id and not `postgres`.", EXIT_USAGE)
+    raise StackError(f"{name} is no broker id and none of {', '.join(PARTS)}.", EXIT_USAGE)
 
 
 def _say_nothing(_text: str) -> None:
@@ -170,7 +173,7 @@ def take_request(folder: StackFolder) -> Request | None:
     if not REQUEST_ID.fullmatch(request.request_id):
         return None
     is_part = isinstance(request.part, str) and (
-        request.part == POSTGRES or request.broker_id is not None
+        request.part in PARTS or request.broker_id is not None
     )
     return request if request.part is None or is_part else None
 

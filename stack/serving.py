@@ -58,6 +58,9 @@ class RequestServer:
             elif request.part == requests.POSTGRES:
                 self._stack.restart_postgres()
                 done = "Postgres runs again."
+            elif request.part in requests.CONTROL_PLANE_PARTS:
+                self._stack.restart_part(request.part)
+                done = f"{request.part.replace('-', ' ').capitalize()} runs again."
             else:
                 # `look_at_starts` answers.
                 self._starts.append((self._stack.begin_broker(request.broker_id), request))

@@ -1,10 +1,11 @@
 """Starts a stack's parts, watches over them, and stops them in order.
 
 One supervisor owns one data folder for as long as it lives: it holds the folder's lock. It starts
-Postgres, where the stack has its own, and then all brokers, waits until all serve, and then only
-waits: for a request to stop, for a part to end by itself, or for a request of another command to
-start or stop one broker. A part that ends is reported and not started again by itself; a crash
-should be seen. When no broker is left, all that have ended are started again (restarts.py).
+Postgres, where the stack has its own, then the control plane and all brokers beside each other,
+waits until all serve, and then only waits: for a request to stop, for a part to end by itself, or
+for a request of another command to start or stop one. A part that ends is reported and not started
+again by itself; a crash should be seen. When no broker is left, all that have ended are started
+again (restarts.py).
 
 A broker that lives and does not serve yet is waited for, however long it takes, and the person is
 told from time to time: after a crash it looks through its logs. `watch` goes on meanwhile, and the
@@ -15,7 +16,8 @@ whenever the supervisor is killed. That it cannot be written (a full disk) ends 
 it is tried again with the next look.
 
 Stopping goes one by one, so that each broker can hand its leaders over to those that still run,
-and Postgres goes last, because a broker that stops tells the metadata store.
+and Postgres goes last, because a broker that stops tells the metadata store. The control plane goes
+first: it needs the others, and they do not need it.
 
 Threads and asyncio are deliberately absent: there is nothing to do but wait.
 """
@@ -50,8 +52,8 @@ from stack.folder import (
     StackState,
     bootstrap,
 )
-from stack.hints import command
 from stack.listeners import listener_settings
+from stack.occupied import in_use_message, refuse_orphans
 from stack.options import (
     StackOptions,
     cell_environment,
@@ -74,6 +76,7 @@ from stack.serving import RequestServer
 
 if TYPE_CHECKING:
     from stack.certificates import StackCertificates
+    from stack.control_plane import ControlPlane
     from stack.postgres import PostgresServer
 
 
@@ -100,6 +103,7 @@ class Supervisor:
         self._requests = RequestServer(self)
         self._restarts = Restarts()
         self.postgres: PostgresServer | None = None
+        self.control_plane: ControlPlane | None = None
         self.state: StackState | None = None
         self._store_url: str | None = None
         self._store_schema = ""
@@ -107,6 +111,7 @@ class Supervisor:
         self._cluster_id = ""
         self._certificates: StackCertificates | None = None
         self._last_ports: dict[int, int] = {}
+        self._has_postgres = False
         self._postgres_port = 0
         self._started_at_ms = 0
         self._is_up = False
@@ -144,8 +149,8 @@ class Supervisor:
         self.folder.prepare()
         self._lock = self.folder.lock()
         if self._lock is None:
-            raise StackError(self._in_use_message())
-        self._refuse_orphans()
+            raise StackError(in_use_message(self.folder))
+        refuse_orphans(self.folder)
         self._owns_state = True
         self.folder.remove_state()
         requests.forget(self.folder)
@@ -163,10 +168,12 @@ class Supervisor:
             self._certificates.prepare()
         self._broker_count = len(ids)
         self._write_state()
-        port = port_beside(self.options.port, POSTGRES_PORT_DISTANCE)
-        self._store_url = self._start_store(kind, port)
+        self._start_database(kind)
         self._store_schema = store_schema(kind, self._cluster_id)
         self._write_state()
+        if self.options.control_plane:
+            self._begin_control_plane()
+            self._write_state()
         for broker_id, port in zip(ids, ports, strict=True):
             self.brokers.append(BrokerProcess(self._launch(broker_id, port)))
             self._write_state()
@@ -175,27 +182,41 @@ class Supervisor:
         return self._write_state()
 
     def _wait_until_all_serve(self) -> None:
-        waiting = list(self.brokers)
-        while waiting:
+        waiting, plane = list(self.brokers), self.control_plane
+        is_complete = plane is None
+        while waiting or not is_complete:
             if self._should_stop():
                 raise Stopped
             if self.postgres is not None and (status := self.postgres.poll()) is not None:
                 raise StackError(str(PartEnded(requests.POSTGRES, status, self.postgres.log)))
-            wait_for_word(waiting)
+            wait_for_word([*waiting, *([] if plane is None else plane.starting())])
             for broker in list(waiting):
                 if broker.look_ready() is not None:
                     waiting.remove(broker)
                     self._write_state()
                 elif (still := broker.still_starting()) is not None:
                     self._tell(still)
+            if plane is not None and not is_complete:
+                before = plane.states()
+                is_complete = plane.step([] if waiting else self.brokers)
+                if plane.states() != before:
+                    self._write_state()
 
-    def _start_store(self, kind: MetadataStoreKind, port: int) -> str | None:
-        """The address of the metadata store; None where the broker keeps its own. `port` is that
-        of Postgres, 0 for the one that it had, or any."""
-        if kind is MetadataStoreKind.LOCAL:
-            return None
+    def _start_database(self, kind: MetadataStoreKind) -> None:
+        """Postgres, where it is needed, and with it the address of the metadata store."""
+        # A stack that has its metadata elsewhere brings one for its control plane.
+        is_needed = self.options.control_plane and self.options.control_plane_database_url is None
+        self._has_postgres = is_needed or kind is MetadataStoreKind.POSTGRES
+        if self._has_postgres:
+            self._start_postgres(port_beside(self.options.port, POSTGRES_PORT_DISTANCE))
         if kind is MetadataStoreKind.EXTERNAL:
-            return self.options.database_url
+            self._store_url = self.options.database_url
+        elif kind is MetadataStoreKind.POSTGRES:
+            assert self.postgres is not None, "it has just been started"
+            self._store_url = self.postgres.dsn
+
+    def _start_postgres(self, port: int) -> None:
+        """`port` 0 is the one that it had, or any."""
         if self._should_stop():
             raise Stopped
         # Only a cell needs it, and the packages that it imports.
@@ -212,7 +233,16 @@ class Supervisor:
             self.postgres = None
             raise
         self._postgres_port = self.postgres.port
-        return self.postgres.dsn
+
+    def _begin_control_plane(self) -> None:
+        # Only such a stack needs it, and what it imports.
+        from stack.control_plane import control_plane_of
+
+        assert self._certificates is not None, "such a stack has them"
+        self.control_plane = control_plane_of(
+            self.options, self.folder, self._certificates, self.postgres
+        )
+        self.control_plane.begin(self._should_stop)
 
     def _launch(self, broker_id: int, port: int) -> BrokerLaunch:
         settings, environment = self.options.settings_of(broker_id), {}
@@ -256,6 +286,7 @@ class Supervisor:
             self._started_at_ms,
             tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
             postgres,
+            None if self.control_plane is None else self.control_plane.states(),
             is_up=self._is_up,
             is_stopping=self._is_stopping,
         )
@@ -268,42 +299,6 @@ class Supervisor:
         """Write the state file; where that fails (a full disk), `watch` tries again."""
         with contextlib.suppress(OSError):
             self._write_state()
-
-    def _in_use_message(self) -> str:
-        state = self.folder.read_state()
-        if state is not None and state.is_stopping:
-            return (
-                f"A stack is just stopping with the data in {self.folder.path} "
-                f"(pid {state.supervisor.pid}). Try again in a moment."
-            )
-        if state is not None and not state.is_up:
-            return (
-                f"A stack is just starting with the data in {self.folder.path} "
-                f"(pid {state.supervisor.pid}). Stop it with {command('down', self.folder)}."
-            )
-        where = f" at {bootstrap(state.brokers)} (pid {state.supervisor.pid})" if state else ""
-        return (
-            f"A stack already runs with the data in {self.folder.path}{where}.\n"
-            f"Stop it with {command('down', self.folder)}, add a broker to it with "
-            f"{command('up --add', self.folder)}, or start another one with its own --data and "
-            "--port."
-        )
-
-    def _refuse_orphans(self) -> None:
-        """A part may outlive a killed supervisor. Two on one folder would destroy it."""
-        state = self.folder.read_state()
-        if state is None:
-            return
-        processes = [broker.process for broker in state.living()]
-        postgres = state.living_postgres()
-        if postgres is not None:
-            processes.append(postgres.process)
-        if processes:
-            pids = ", ".join(str(process.pid) for process in processes)
-            raise StackError(
-                f"A part of an earlier start still runs on {self.folder.path} (pid {pids}). "
-                f"Stop it with {command('down', self.folder)}."
-            )
 
     def watch(self, report: Callable[[StackEvent], None]) -> bool:
         """Look once after the parts and for requests of other commands; tells what happened.
@@ -322,6 +317,9 @@ class Supervisor:
         if self.postgres is not None and (status := self.postgres.poll()) is not None:
             report(PartEnded(requests.POSTGRES, status, self.postgres.log))
             self.postgres = None
+            has_changed = True
+        for ended in [] if self.control_plane is None else self.control_plane.take_ended():
+            report(ended)
             has_changed = True
         if has_changed or not self._is_recorded:
             self.record()
@@ -345,7 +343,7 @@ class Supervisor:
         if not due:
             return
         try:
-            if self.postgres is None and self.folder.store_kind() is MetadataStoreKind.POSTGRES:
+            if self.postgres is None and self._has_postgres:
                 self.restart_postgres()
                 report(RequestDone("Postgres runs again."))
             for broker_id in due:
@@ -358,7 +356,7 @@ class Supervisor:
 
     def restart_postgres(self) -> None:
         """Start the Postgres that has ended, where it was. Raises StackError, Stopped."""
-        if self.folder.store_kind() is not MetadataStoreKind.POSTGRES:
+        if not self._has_postgres:
             raise StackError("This stack has no Postgres of its own.")
         if self.postgres is not None:
             raise StackError("Postgres runs already.")
@@ -368,7 +366,13 @@ class Supervisor:
                 f"Port {self._postgres_port}, where the brokers look for Postgres, is in use by "
                 "another program."
             )
-        self._store_url = self._start_store(MetadataStoreKind.POSTGRES, self._postgres_port)
+        self._start_postgres(self._postgres_port)
+
+    def restart_part(self, part: str) -> None:
+        """Start a part of the control plane that has ended. Raises StackError, Stopped."""
+        if self.control_plane is None:
+            raise StackError("This stack has no control plane.")
+        self.control_plane.start_part(part, self._should_stop)
 
     def start_broker(self, broker_id: int) -> BrokerProcess:
         """Start a broker that has ended again, and wait until it serves. Raises StackError when it
@@ -435,6 +439,9 @@ class Supervisor:
         self._is_stopping = True
         if self._owns_state:
             self.record()
+        if self.control_plane is not None:
+            self.control_plane.stop()
+            self.control_plane = None
         statuses = [broker.stop(STOP_TIMEOUT_S) for broker in self.brokers]
         self.brokers.clear()
         if self.postgres is not None:
@@ -449,7 +456,10 @@ class Supervisor:
         return statuses
 
     def kill(self) -> None:
-        """kill -9 every broker that has not ended yet; `stop` still has to follow or return."""
+        """kill -9 every broker that has not ended yet, and the control plane; `stop` still has to
+        follow or return."""
+        if self.control_plane is not None:
+            self.control_plane.kill()
         for broker in self.brokers:
             broker.kill_now()
 

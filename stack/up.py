@@ -34,7 +34,7 @@ from stack.options import (
     decide_store_kind,
 )
 from stack.ports import DEFAULT_PORT, broker_ports
-from stack.requests import Action, ask
+from stack.requests import SERVER, Action, ask
 from stack.supervisor import Supervisor
 
 WATCH_INTERVAL_S = 0.1
@@ -82,6 +82,7 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
             "",
             f"  brokers   {address}",
             *_listener_lines(state, folder),
+            *_control_plane_lines(state, folder),
             f"  metrics   {'  '.join(metrics)}",
             *([f"  postgres  127.0.0.1:{state.postgres.port}"] if state.postgres else []),
             f"  data      {folder.path}",
@@ -113,10 +114,29 @@ def _listener_lines(state: StackState, folder: StackFolder) -> list[str]:
     return lines
 
 
+def _control_plane_lines(state: StackState, folder: StackFolder) -> list[str]:
+    """Where people and programs find REST, and who they are at first."""
+    server = next((part for part in state.control_plane or () if part.part == SERVER), None)
+    if server is None:
+        return []
+    from stack.control_plane import FIRST_PERSON, first_password
+
+    url = f"http://127.0.0.1:{server.port}"
+    return [
+        f"  REST      {url}/api/v1",
+        f"  docs      {url}/api/v1/docs",
+        f"  login     {FIRST_PERSON}, at first with the password {first_password(folder)}",
+    ]
+
+
 def refuse_wrong_settings(options: StackOptions) -> None:
     """Have a broker look at what --set says before anything is made or started for it, once for
     each that is told something else. Raises StackError."""
     options.check()
+    if options.control_plane:
+        from stack.control_plane import refuse_without_packages
+
+        refuse_without_packages()
     if not options.settings:
         return
     folder = StackFolder(options.data)
@@ -195,6 +215,9 @@ def _show_logs(supervisor: Supervisor) -> None:
             # Before looking: what a broker wrote before it ended belongs above that it ended.
             for broker in supervisor.brokers:
                 tails.follow(f"broker {broker.broker_id}", broker.log, broker.log_start)
+            if supervisor.control_plane is not None:
+                for name, log, start in supervisor.control_plane.logs():
+                    tails.follow(name, log, start)
             go_on = supervisor.watch(report)
             for name, line in tails.new_lines():
                 print(format_line(name, line, colored=colored), flush=True)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from control_plane.cells.logic import place, with_cells
+from control_plane.cells.logic import do_register_cell, place, with_cells
 
-__all__ = ["place", "with_cells"]
+__all__ = ["do_register_cell", "place", "with_cells"]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Count, QuerySet, Sum
 from django.utils import timezone
@@ -19,7 +20,7 @@ from control_plane.accounts.models import Organization, OrganizationState
 from control_plane.cells.models import Cell, Placement
 from control_plane.messaging.models import Topic
 from control_plane.operations.facade import Actor, record_audit
-from control_plane.tenancy.errors import NotFound
+from control_plane.tenancy.errors import Invalid, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,42 @@ def with_cells(organizations: Sequence[Organization]) -> Sequence[Organization]:
         shown: Any = organization
         shown.cell = cells.get(organization.id)
     return organizations
+
+
+def do_register_cell(
+    actor: Actor,
+    name: str,
+    *,
+    admin_endpoints: Sequence[str],
+    bootstrap_servers: str,
+    region: str | None = None,
+) -> Cell:
+    """A cell is known by its name; registered again, it has these addresses. Raises Invalid."""
+    addresses: dict[str, Any] = {
+        "admin_endpoints": list(admin_endpoints),
+        "bootstrap_servers": bootstrap_servers,
+    }
+    if region is not None:
+        addresses["region"] = region
+    with transaction.atomic():
+        cell, is_new = Cell.objects.select_for_update().get_or_create(name=name, defaults=addresses)
+        changes = {
+            field: [None if is_new else getattr(cell, field), value]
+            for field, value in addresses.items()
+            if is_new or getattr(cell, field) != value
+        }
+        if not changes:
+            return cell
+        for field, value in addresses.items():
+            setattr(cell, field, value)
+        try:
+            cell.full_clean()
+        except ValidationError as error:
+            raise Invalid("; ".join(error.messages)) from error
+        cell.save()
+        action = "cell.create" if is_new else "cell.update"
+        record_audit(actor, "", action, cell.id, cell.name, changes)
+    return cell
 
 
 def do_update_cell(actor: Actor, cell_id: str, changes: Mapping[str, Any]) -> Cell:

@@ -11,6 +11,8 @@ from typing import Any
 
 import environ
 
+from control_plane.settings.logs import logging_settings
+
 env = environ.Env()
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -86,6 +88,8 @@ CELERY_BROKER_URL = VALKEY_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# It may be away for as long as it likes.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TIMEZONE = "UTC"
 # A round that no worker has taken until the next one is not needed any more.
@@ -110,6 +114,8 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "lives": {"task": "reconciliation.lives", "schedule": 10.0, "options": {"expires": 10.0}},
     "repair": {"task": "reconciliation.repair", "schedule": 60.0, "options": {"expires": 60.0}},
 }
+
+LOGGING = logging_settings(env.str("LOG_LEVEL", default="INFO"))
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -14,6 +14,8 @@ CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests"}
 }
 CELERY_BROKER_URL = "memory://"
+# pytest shows what is logged, with the test that it belongs to.
+LOGGING = {}
 # A pool of connections outlives the test database that it is connected to.
 DATABASES["default"]["OPTIONS"] = {}
 # No static files are collected here.

@@ -41,6 +41,7 @@ class Newcomer:
         sizes = ("log.segment.bytes=1048576", "log.index.size.max.bytes=65536")
         settings = [word for size in sizes for word in ("--set", size)]
         words = ["--data", str(self.data), "--brokers", "1", "--port", "0", "--detach"]
+        words.append("--no-control-plane")
         done = self.stack("up", *words, *settings)
         assert done.returncode == 0, done.stderr
         self.url = self.status()["bootstrap"]

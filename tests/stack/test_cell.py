@@ -39,7 +39,8 @@ class Cells(Stacks):
 
     def up(self, data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
         self._folders.append(data)
-        return self.run("up", "--detach", "--data", data, "--port", 0, *arguments)
+        options = ("--no-control-plane", "--data", data, "--port", 0)
+        return self.run("up", "--detach", *options, *arguments)
 
     def cli(self, data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of the SDK on the stack's brokers."""
@@ -322,7 +323,7 @@ def test_a_lost_store_is_rebuilt_from_what_the_brokers_have(cells: Cells, tmp_pa
 
 def test_ctrl_c_stops_the_brokers_one_by_one_and_then_postgres(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "up", "--data", str(tmp_path), "--port", "0"],
+        [*COMMAND, "up", "--no-control-plane", "--data", str(tmp_path), "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

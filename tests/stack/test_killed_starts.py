@@ -70,7 +70,7 @@ def starting(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subproc
     if patch is not None:
         command = [sys.executable, "-P", "-c", HELD.format(patch=patch)]
     with subprocess.Popen(
-        [*command, "up", "--data", str(tmp_path), "--port", "0"],
+        [*command, "up", "--no-control-plane", "--data", str(tmp_path), "--port", "0"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

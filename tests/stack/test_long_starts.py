@@ -216,6 +216,7 @@ def test_a_stack_in_the_background_says_what_it_waits_for(
 ) -> None:
     reader, writer = os.pipe()
     arguments = ["up", "--data", str(tmp_path), "--port", "0", "--brokers", "2", "--detach"]
+    arguments.append("--no-control-plane")
     with (
         subprocess.Popen(
             [

@@ -175,7 +175,11 @@ def test_nobody_takes_back_what_somebody_else_has_asked(folder: StackFolder) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "part"), [("", None), ("4", "broker-4"), ("007", "broker-7"), ("postgres", "postgres")]
+    ("name", "part"),
+    [
+        *(("", None), ("4", "broker-4"), ("007", "broker-7")),
+        *(("postgres", "postgres"), ("control-plane", "control-plane")),
+    ],
 )
 def test_parts_are_named_as_people_do(name: str, part: str | None) -> None:
     assert requests.part_named(name) == part

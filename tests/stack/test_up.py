@@ -1,4 +1,5 @@
-"""`up`, `down` and `status` with real brokers: every way to start, find, stop and lose a stack."""
+"""`up`, `down` and `status` with real brokers: every way to start, find, stop and lose a stack. Its
+control plane has tests of its own (test_control_plane.py)."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Stacks:
 
     def up(self, data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
         self._folders.append(data)
-        options = ("--data", data, "--port", 0, "--brokers", 1)
+        options = ("--data", data, "--port", 0, "--brokers", 1, "--no-control-plane")
         return self.run("up", "--detach", *options, *arguments)
 
     def status(self, data: Path) -> dict[str, Any]:
@@ -270,7 +271,10 @@ def test_what_a_start_cannot_write_is_named(
 @pytest.fixture
 def foreground(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [*COMMAND, "up", "--data", str(tmp_path), "--port", "0", "--brokers", "1"],
+        [
+            *(*COMMAND, "up", "--no-control-plane", "--data", str(tmp_path)),
+            *("--port", "0", "--brokers", "1"),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
