@@ -336,19 +336,10 @@ def _not_deleted(
 
 
 def _open_ends_of_readers(cell: Cell) -> list[str]:
-    found = []
+    found: list[str] = []
     workload = cell.workload
     for reader in (*workload.readers, *workload.consumers(), *workload.maps):
-        for (topic, index), position in reader.positions.items():
-            info = cell.store.image.topics_of("default").get(topic)
-            if info is None:
-                continue
-            partition = cell.history.partitions.get((info.topic_id, index))
-            if partition is not None and position.offset < partition.end_offset:
-                found.append(
-                    f"{reader.name} is at {position.offset} of {topic}-{index}, which ends at "
-                    f"{partition.end_offset}"
-                )
+        found += reader.open_ends()
     for member in workload.consumers():
         if not member.is_settled:
             found.append(f"{member.name} is {member.state}")

@@ -10,13 +10,15 @@ much load. `Options` pins some of it for scenarios that need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
-from data_plane.cell.features import SUPPORTED_FEATURES, newest_levels
+from data_plane.cell.features import newest_levels
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
+from data_plane.server.features import Feature, supported_features
+from features.catalogue import FEATURES
 from tests.simulation import (
     audit,
     brief_tables,
@@ -44,6 +46,7 @@ from tests.simulation.settings import OldStarts
 from tests.simulation.slow_disks import SlowDisks
 from tests.simulation.stalls import Stalls
 from tests.simulation.store import CLUSTER_ID, HOST, CellStore
+from tests.simulation.tagged import SentBatches
 from tests.simulation.throttler import is_peaceful
 from tests.simulation.undeletes import UndeleteWatch
 from tests.simulation.workload import Workload
@@ -123,6 +126,8 @@ class Cell:
         self.options = options or Options()
         self.world = World(seed, story)
         self.extras = self._extras()
+        # What its brokers have plugged in, as `python -m features` has.
+        self.features: Sequence[Feature] = FEATURES if "subscriptions" in self.extras else ()
         self.is_peaceful = is_peaceful(self)
         rng = self.world.stream("cell")
         count = self.options.brokers or rng.choice((3, 3, 3, 4, 5))
@@ -130,9 +135,9 @@ class Cell:
             count = max(count, BROKERS_MIN)
         self.node_ids = list(range(1, count + 1))
         self.network = Network(self.world)
-        self.store = CellStore(
-            self, MetadataImage(CLUSTER_ID, features=newest_levels(SUPPORTED_FEATURES))
-        )
+        levels = newest_levels(supported_features(self.features))
+        self.store = CellStore(self, MetadataImage(CLUSTER_ID, features=levels))
+        self.sent_batches = SentBatches()
         self.history = History(self)
         self.bit_rot = BitRot(self)
         properties = PROPERTIES | draw_properties(rng) | self.bit_rot.properties()

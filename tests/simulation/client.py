@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from data_plane.wire.messages.metadata_request import MetadataRequest
+from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.registry import ApiKey
 from tests.simulation.network import End
 from tests.simulation.requests import decode_response, encode_request
@@ -172,11 +172,15 @@ class Client:
 
     # Metadata
 
+    def named_topics(self) -> list[MetadataRequestTopic] | None:
+        """Those that metadata is asked for by name; None: all that brokers tell of."""
+        return None
+
     def refresh_metadata(self) -> None:
-        """Ask some broker for all topics, unless that is being done."""
+        """Ask some broker for the topics, unless that is being done."""
         if not self._is_refreshing:
             self._is_refreshing = True
-            request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+            request = MetadataRequest(topics=self.named_topics(), allow_auto_topic_creation=False)
             self._refresh_node = self.any_node()
             self.ask(self._refresh_node, ApiKey.METADATA, request, self._took_metadata)
 

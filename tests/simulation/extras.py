@@ -21,6 +21,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - large states: brokers do little in one go, and their groups and requests need pieces
   (large_states.py).
 - projections: consumers that are shown every other record (projected_reader.py).
+- subscriptions: consumers that read by tags, through filters that change (subscriptions.py).
 - pins: logs have a fold that holds on to records, and retention is at work (pin_fold.py).
 - undeletes: topics are deleted and come back, or are purged (undeletes.py).
 - tenants: two tenants with the same names, whose access changes, and one that comes and goes
@@ -52,6 +53,7 @@ EXTRA_CHANCES = {
     "large states": 0.1,
     "worn disks": 0.1,
     "projections": 0.1,
+    "subscriptions": 0.12,
     "pins": 0.1,
     "undeletes": 0.12,
     "tenants": 0.1,

@@ -20,6 +20,7 @@ from tests.simulation.admin import TopicPlan
 from tests.simulation.compacted import Key, Said, is_blanked
 from tests.simulation.producer import Lane, Outgoing, Producer
 from tests.simulation.reader import Position, Reader, Target
+from tests.simulation.tagged import TAGGED_TABLE, tags_of_key, with_tags
 from tests.simulation.world import EPOCH_MS, US_PER_MS
 
 if TYPE_CHECKING:
@@ -82,10 +83,13 @@ class KeyedProducer(Producer):
 
     def _records(self, batch: Outgoing) -> list[NewRecord]:
         timestamp = EPOCH_MS + batch.created_us // US_PER_MS
-        return [
+        records = [
             NewRecord(timestamp, *key_and_value(self.name, number))
             for number in range(batch.first_number, batch.first_number + batch.count)
         ]
+        if batch.topic == TAGGED_TABLE:
+            records = [with_tags(one, tags_of_key(one.key or b"")) for one in records]
+        return records
 
     def _answered(self, lane: Lane, batch: Outgoing, response: Any) -> None:
         super()._answered(lane, batch, response)

@@ -29,6 +29,7 @@ from tests.simulation.mutants_slow import SLOW_MUTANTS
 from tests.simulation.mutants_standing import STANDING_MUTANTS
 from tests.simulation.mutants_starts import START_MUTANTS
 from tests.simulation.mutants_static import STATIC_MUTANTS
+from tests.simulation.mutants_subscriptions import SUBSCRIPTION_MUTANTS
 from tests.simulation.mutants_tenants import TENANT_MUTANTS
 from tests.simulation.mutants_throttles import THROTTLE_MUTANTS
 from tests.simulation.mutants_undeletes import UNDELETE_MUTANTS
@@ -56,6 +57,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *LEAP_MUTANTS,
     *LARGE_MUTANTS,
     *PROJECTION_MUTANTS,
+    *SUBSCRIPTION_MUTANTS,
     *PIN_MUTANTS,
     *UNDELETE_MUTANTS,
     *TENANT_MUTANTS,

@@ -12,7 +12,7 @@ timer is set, and the invariants look at what has changed.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -24,6 +24,7 @@ from data_plane.broker.cell.image_steps import CHANGES_PER_STEP_MAX
 from data_plane.broker.loop_bounds import LoopBounds
 from data_plane.broker.request.dispatch import Dispatcher
 from data_plane.broker.services import Services
+from data_plane.log.fold import FoldFactory
 from data_plane.log.lanes import Lane
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX
 from data_plane.log.sim_file_system import Fault, PowerLoss, SimFileSystem
@@ -31,7 +32,8 @@ from data_plane.server.clock import Clock
 from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig, load_configuration
 from data_plane.server.entry import Entry
-from data_plane.server.ports import Ports
+from data_plane.server.features import Feature, supported_features, topic_properties
+from data_plane.server.ports import PlugIn, Ports
 from tests.simulation import brief_tables, projected_reader, worn_disks
 from tests.simulation.chain_fold import ChainFold
 from tests.simulation.client import CLIENT_PORT
@@ -69,7 +71,7 @@ class Node:
         self.name = f"b{node_id}"
         self.random = cell.world.stream(self.name)
         self.fs = new_disk()
-        self.settings = _settings(node_id, properties, rack)
+        self.settings = _settings(node_id, properties, rack, cell.features)
         self.services: Services | None = None
         self.life = 0
         self.is_on = False
@@ -275,9 +277,18 @@ class Node:
             sleep_ms=lambda ms: self.stall(ms * US_PER_MS),
             open_segments_max=self._open_segments_max(),
             loop_bounds=self._loop_bounds(),
-            fold_factories=((ChainFold, PinFold) if "pins" in self.cell.extras else (ChainFold,)),
-            plug_ins=((projected_reader.plug_in,) if "projections" in self.cell.extras else ()),
+            fold_factories=self._fold_factories(),
+            plug_ins=self._plug_ins(),
+            features=supported_features(self.cell.features),
         )
+
+    def _fold_factories(self) -> list[FoldFactory]:
+        made = [make for one in self.cell.features for make in one.fold_factories]
+        return [ChainFold, *([PinFold] if "pins" in self.cell.extras else []), *made]
+
+    def _plug_ins(self) -> list[PlugIn]:
+        made = [one.plug_in for one in self.cell.features if one.plug_in is not None]
+        return [*([projected_reader.plug_in] if "projections" in self.cell.extras else []), *made]
 
     def _loop_bounds(self) -> LoopBounds:
         extras = self.cell.extras
@@ -434,7 +445,9 @@ def new_disk() -> SimFileSystem:
     return SimFileSystem()
 
 
-def _settings(node_id: int, properties: dict[str, str], rack: str) -> BrokerConfig:
+def _settings(
+    node_id: int, properties: dict[str, str], rack: str, features: Sequence[Feature]
+) -> BrokerConfig:
     name = f"b{node_id}"
     flags = {
         "node.id": str(node_id),
@@ -443,6 +456,9 @@ def _settings(node_id: int, properties: dict[str, str], rack: str) -> BrokerConf
         "broker.rack": rack,
         **properties,
     }
-    settings = load_configuration(flags=[f"{key}={value}" for key, value in flags.items()])
+    settings = load_configuration(
+        flags=[f"{key}={value}" for key, value in flags.items()],
+        topics=topic_properties(features),
+    )
     assert settings.data_directories == (Path(f"/data-{name}"),)
     return settings

@@ -1,6 +1,7 @@
 """Where the replicas of new partitions come: on nobody who drains or is about to stop.
 
-In a simulation nobody names the brokers of a new topic, so all of them are the cell's own choice.
+In a simulation nobody names the brokers of a new topic, so all of them are the cell's own choice;
+but those of a subscription's partitions are its source's, wherever that is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def check_placements(world: World, before: MetadataImage, changes: Iterable[Chan
         if isinstance(change, ChangeBroker | RegisterBroker):
             node_id = change.broker.node_id
             (leaving.add if _is_leaving(change.broker) else leaving.discard)(node_id)
-        if not isinstance(change, CreateTopic | AddPartitions):
+        if not isinstance(change, CreateTopic | AddPartitions) or _is_virtual(before, change):
             continue
         world.count("partitions placed beside a draining broker", bool(leaving))
         for assignment in change.assignments:
@@ -36,3 +37,10 @@ def check_placements(world: World, before: MetadataImage, changes: Iterable[Chan
 
 def _is_leaving(broker: BrokerImage) -> bool:
     return broker.is_draining or broker.in_controlled_shutdown
+
+
+def _is_virtual(before: MetadataImage, change: CreateTopic | AddPartitions) -> bool:
+    if isinstance(change, CreateTopic):
+        return change.source_id is not None
+    topic = before.topics_by_id.get(change.topic_id)
+    return topic is not None and topic.source_id is not None

@@ -27,6 +27,7 @@ from data_plane.wire.records import Compression, NewRecord, build_batch
 from data_plane.wire.registry import ApiKey
 from tests.simulation.client import Client
 from tests.simulation.large_states import codec_of
+from tests.simulation.tagged import TAGGED, TAGGED_TOPICS, tags_of, with_tags
 from tests.simulation.world import EPOCH_MS, US_PER_MS
 
 if TYPE_CHECKING:
@@ -328,20 +329,23 @@ class Producer(Client):
 
     def _encode(self, batch: Outgoing) -> bytes:
         records = self._records(batch)
+        is_tagged = batch.topic in TAGGED_TOPICS
         compression = Compression.NONE
-        if self._has_large_states:
+        if self._has_large_states or is_tagged:
             compression = codec_of(batch.first_number)
-        if not self.is_idempotent:
-            return bytes(build_batch(records, compression=compression))
-        return bytes(
-            build_batch(
+        if self.is_idempotent:
+            encoded = build_batch(
                 records,
                 compression=compression,
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,
                 base_sequence=batch.sequence,
             )
-        )
+        else:
+            encoded = build_batch(records, compression=compression)
+        if is_tagged:
+            self.cell.sent_batches.sent(encoded, records)
+        return bytes(encoded)
 
     def _records(self, batch: Outgoing) -> list[NewRecord]:
         """The same on each try: a retried batch has the same bytes."""
@@ -355,10 +359,16 @@ class Producer(Client):
             # As applications date their records: not in the order in which they are appended.
             back_ms = batch.first_number * 7919 % (DATED_BACK_MS_MAX + 1)
             timestamp = EPOCH_MS + batch.created_us // US_PER_MS - back_ms
-        return [
+        records = [
             NewRecord(timestamp, None, b"%s/%d/%s" % (self.name.encode(), number, padding))
             for number in numbers
         ]
+        if batch.topic == TAGGED:
+            records = [
+                with_tags(record, tags_of(number))
+                for number, record in zip(numbers, records, strict=True)
+            ]
+        return records
 
     def _answered(self, lane: Lane, batch: Outgoing, response: Any) -> None:
         answer = None if response is None else response.responses[0].partition_responses[0]

@@ -9,18 +9,20 @@ are, also when the last records are odd.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from data_plane.broker.fetch.projection import ProjectedPartition
 from data_plane.broker.services import Services
-from data_plane.wire.records import decode_batch, is_crc_valid, iter_batch_headers
+from data_plane.wire.records import Record
 from data_plane.wire.registry import ApiKey
 from tests.projections import EvenOffsets
 from tests.simulation.client import OnResponse
 from tests.simulation.partition_history import PartitionHistory
-from tests.simulation.reader import Position, Target
+from tests.simulation.reader import Target
 from tests.simulation.session_reader import SessionReader
+from tests.simulation.shown_reader import ShownReader
 
 TURNED_BIT = 1 << 100
 
@@ -57,8 +59,10 @@ def plug_in(services: Services) -> None:
     services.projections.register(TurnedIds(services))
 
 
-class ProjectedReader(SessionReader):
+class ProjectedReader(ShownReader, SessionReader):
     """See the module."""
+
+    way = "projection"
 
     def ask(
         self,
@@ -83,51 +87,25 @@ class ProjectedReader(SessionReader):
 
         super().ask(node_id, api_key, message, turn_back, purpose, version)
 
-    def _check(
-        self, node_id: int, target: Target, position: Position, data: bytes, topic_id: Any
-    ) -> None:
-        partition = self.cell.history.partitions.get((topic_id, target[1]))
-        if partition is None:
-            self.world.violate(f"{self.name} got records of {target}, where nothing is committed")
-            return
-        begin, got = position.offset, []
-        for header in iter_batch_headers(data, 0, len(data), incomplete_tail=True):
-            if not is_crc_valid(data, header):
-                if f"b{node_id}" in partition.rotten:
-                    self.world.count("rotten batches refused")
-                    return
-                self.world.violate(f"{self.name} got a batch of {partition} with a wrong CRC")
-            if header.next_offset <= position.offset and not partition.is_lossy:
-                self.world.violate(
-                    f"{self.name} is at {position.offset} of {partition} and is taken back to "
-                    f"{header.next_offset}"
-                )
-            if header.is_control:
-                self.world.count("projected fetches that showed nothing")
-            else:
-                records = decode_batch(data, header.position)
-                got += [one.offset for one in records if one.offset >= begin]
-                numbers = {
-                    one.offset - int((one.value or b"").split(b"/")[1])
-                    for one in records
-                    if (one.value or b"").count(b"/") >= 2
-                }
-                if len(numbers) > 1:
-                    self.world.violate(f"{self.name} got records of {partition} out of place")
-            position.offset = max(position.offset, header.next_offset)
-        self._compare(partition, begin, position.offset, got)
-        self.world.count("records read through a projection", len(got))
-        self.consumed(target, position.offset)
+    def look_at(self, partition: PartitionHistory, records: Sequence[Record]) -> None:
+        """All of a batch are of one producer, who has numbered them."""
+        numbers = {
+            one.offset - int((one.value or b"").split(b"/")[1])
+            for one in records
+            if (one.value or b"").count(b"/") >= 2
+        }
+        if len(numbers) > 1:
+            self.world.violate(f"{self.name} got records of {partition} out of place")
 
-    def _compare(self, partition: PartitionHistory, begin: int, end: int, got: list[int]) -> None:
-        if partition.is_lossy or partition.compacted is not None:
+    def compare(
+        self, target: Target, topic_id: UUID, begin: int, end: int, got: Sequence[Record]
+    ) -> None:
+        """Every other record of the committed log."""
+        if self.cell.history.partitions[topic_id, target[1]].compacted is not None:
             return
-        if end > partition.end_offset:
-            self.world.violate(
-                f"{self.name} is taken to {end} of {partition}, committed is {partition.end_offset}"
-            )
         wanted = [offset for offset in range(begin, end) if offset % 2 == 0]
-        if got != wanted:
+        found = [one.offset for one in got]
+        if found != wanted:
             self.world.violate(
-                f"{self.name} got {got} of {partition} between {begin} and {end}, not {wanted}"
+                f"{self.name} got {found} of {target} between {begin} and {end}, not {wanted}"
             )

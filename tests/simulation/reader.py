@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from data_plane.cell.virtual_topics import shown_partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from data_plane.wire.messages.list_offsets_request import (
@@ -28,6 +29,7 @@ from tests.simulation.world import US_PER_MS
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
     from tests.simulation.partition_history import PartitionHistory
+    from tests.simulation.replicas import TopicPartition
 
 MAX_WAIT_MS = 150
 INTERVAL_MS = 60
@@ -224,12 +226,12 @@ class Reader(Client):
     def _epoch_at(self, node_id: int, topic_id: Any, index: int) -> tuple[int, int]:
         """(life, leader epoch of the partition) of a broker as it is now; -1 for unknown."""
         node = self.cell.nodes[node_id]
-        topic = None
+        partition = None
         if node.services is not None:
-            topic = node.services.image.topics_by_id.get(topic_id)
-        if topic is None or index >= len(topic.partitions):
-            return node.life, -1
-        return node.life, topic.partitions[index].leader_epoch
+            image = node.services.image
+            topic = image.topics_by_id.get(topic_id)
+            partition = None if topic is None else shown_partition(image, topic, index)
+        return node.life, -1 if partition is None else partition.leader_epoch
 
     def _check_epoch(self, node_id: int, asked: Asked, topic_id: Any, piece: Any) -> None:
         """A broker that was in another leader epoch all the time has to say so (KIP-320)."""
@@ -264,7 +266,8 @@ class Reader(Client):
 
     def _out_of_range(self, node_id: int, asked: Asked, position: Position, topic_id: Any) -> None:
         target = asked.target
-        partition = self.cell.history.partitions.get((topic_id, target[1]))
+        key = self.place(topic_id, target[1])
+        partition = self.cell.history.partitions.get(key)
         is_lossy = partition is not None and partition.is_lossy
         if partition is not None and position.offset < partition.start_offset:
             view = self.cell.history.disks.get(f"b{node_id}", {}).get(partition.key)
@@ -281,7 +284,7 @@ class Reader(Client):
             self._ask_earliest(node_id, target, position, partition)
         elif partition is not None and is_lossy:
             position.offset = partition.end_offset
-        elif self.cell.is_current_leader(node_id, topic_id, target[1]) and not (
+        elif self.cell.is_current_leader(node_id, *key) and not (
             partition is not None
             and self.cell.history.committed.may_be_lost(partition, asked.offset - 1)
         ):
@@ -358,6 +361,27 @@ class Reader(Client):
 
     def consumed(self, target: Target, offset: int) -> None:
         """For group consumers."""
+
+    # What a healthy cell looks at
+
+    def place(self, topic_id: UUID, index: int) -> TopicPartition:
+        """The partition whose records are read under this number."""
+        return topic_id, index
+
+    def open_ends(self) -> list[str]:
+        """What there is to read, and was not read yet."""
+        found = []
+        for (topic, index), position in self.positions.items():
+            info = self.cell.store.image.topics_of("default").get(topic)
+            if info is None:
+                continue
+            partition = self.cell.history.partitions.get(self.place(info.topic_id, index))
+            if partition is not None and position.offset < partition.end_offset:
+                found.append(
+                    f"{self.name} is at {position.offset} of {topic}-{index}, which ends at "
+                    f"{partition.end_offset}"
+                )
+        return found
 
 
 class SlowReader(Reader):

@@ -175,7 +175,14 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
     },
     "projections": {
         "records read through a projection": 150_000,
-        "projected fetches that showed nothing": 1000,
+        "fetches through a projection that showed nothing": 1000,
+    },
+    "subscriptions": {
+        "records read through a subscription": 20_000,
+        "fetches through a subscription that showed nothing": 1000,
+        "filters edited": 1500,
+        "subscriptions made anew": 100,
+        "records found in a compacted source": 1000,
     },
     "pins": {
         "pins compared with a replay": 50_000,

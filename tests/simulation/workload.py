@@ -37,6 +37,8 @@ from tests.simulation.retention import draw_retention, has_retention
 from tests.simulation.session_reader import SessionReader
 from tests.simulation.settings import Settings
 from tests.simulation.static_members import StaticInstance
+from tests.simulation.subscriptions import STEADY, SubscribedMember, Subscriber, SubscriptionAdmin
+from tests.simulation.tagged import TAGGED, plan_tagged, plan_tagged_table
 from tests.simulation.tenants import TENANTS, ControlPlane, TenantUser
 from tests.simulation.throttler import Throttler
 from tests.simulation.undated import UNDATED, UndatedProducer, plan_undated
@@ -116,6 +118,11 @@ class Workload:
         ]
         if not names:
             self.members = []
+        if "subscriptions" in cell.extras and any(plan.name == TAGGED for plan in self.plans):
+            self.members += [
+                SubscribedMember(cell, f"subscribed{number}", "subscribed", [STEADY])
+                for number in (1, 2)
+            ]
         self.instances: list[StaticInstance] = []
         if "static members" in cell.extras and names:
             self.instances = [
@@ -136,6 +143,9 @@ class Workload:
         draw_retention(cell.world.stream("retention"), drawn, is_wanted="pins" in cell.extras)
         if "brief tables" in cell.extras:
             drawn.append(plan_brief_table(cell.world.stream("brief tables")))
+        if "subscriptions" in cell.extras:
+            tagged = cell.world.stream("tagged")
+            drawn += [plan_tagged(tagged), plan_tagged_table(tagged)]
         if "leaps" in cell.extras:
             # Brokers get empty disks there, so none holds anything alone.
             drawn = [plan for plan in drawn if plan.replicas > 1]
@@ -185,6 +195,9 @@ class Workload:
         if "projections" in cell.extras:
             readers.append(ProjectedReader(cell, "projected", wants=is_user_topic))
             readers.append(ProjectedReader(cell, "near projected", rack="west", wants=is_promised))
+        if "subscriptions" in cell.extras:
+            readers.append(Subscriber(cell, "subscriber", self.plans))
+            readers.append(Subscriber(cell, "near subscriber", self.plans, rack="west"))
         if self.retained:
             readers.append(SlowReader(cell, "slow", wants=self.retained.__contains__))
         return readers
@@ -215,6 +228,8 @@ class Workload:
             administrators.append(Settings(self._cell, "settings", self.plans))
         if "namesakes" in self._cell.extras:
             administrators.append(Namesakes(self._cell, "namesakes"))
+        if "subscriptions" in self._cell.extras:
+            administrators.append(SubscriptionAdmin(self._cell, "subscription admin", self.plans))
         if "tenants" in self._cell.extras:
             administrators.append(ControlPlane(self._cell, "control plane"))
             administrators += [TenantUser(self._cell, tenant) for tenant in TENANTS]
