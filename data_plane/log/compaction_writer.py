@@ -115,7 +115,7 @@ class GroupWriter:
             offset = header.base_offset + delta
             is_superseded = self._keys.is_superseded(key, offset)
             if held is not None and not is_tombstone:
-                held.add_value(key, offset, is_superseded=is_superseded)
+                held.add_value(key, offset, self._keys.newest(key))
             if is_superseded:
                 # The end of a producer's sequence outlives its value: what supersedes it may be a
                 # tombstone, and go first.

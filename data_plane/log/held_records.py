@@ -122,9 +122,11 @@ class HeldRecords:
     def __init__(
         self, frozen: FrozenHolds | None, superseded_from: int, superseded_end: int
     ) -> None:
-        """In [superseded_from, superseded_end) lie records that stayed although superseded."""
+        """In [superseded_from, superseded_end) lie records that stayed although another one of
+        their key, there, supersedes them; none do without `superseded_from`."""
         self._holds = [] if frozen is None else frozen.holds
-        self._superseded = range(max(superseded_from, 0), superseded_end)
+        has_any = superseded_from != NO_OFFSET
+        self._superseded = range(superseded_from, superseded_end) if has_any else range(0)
         self._shadowed = OffsetsByKey(SHADOWED_KEYS_MAX)
         # The first record that stays although superseded, or although its time is over.
         self.first_kept_offset = NO_OFFSET
@@ -138,11 +140,14 @@ class HeldRecords:
         if self.first_kept_offset == NO_OFFSET:
             self.first_kept_offset = offset
 
-    def add_value(self, key: bytes | None, offset: int, *, is_superseded: bool) -> None:
-        """A value that is held, or superseded: perhaps one that was held once."""
+    def add_value(self, key: bytes | None, offset: int, superseded_by: int) -> None:
+        """A value, and the offset of its key's newest record as far as this pass knows, NO_OFFSET
+        for none. It is held; or it was held once, for it had been superseded before. What is new
+        only in this pass tells nothing of that, and a tombstone among that has all its time."""
         if key is None or len(self._shadowed) >= SHADOWED_KEYS_MAX:
             return
-        if (is_superseded and offset in self._superseded) or self.holds(offset):
+        was_held = offset in self._superseded and offset < superseded_by < self._superseded.stop
+        if was_held or self.holds(offset):
             self._shadowed.put(key, offset)
 
     def shadows(self, key: bytes | None) -> bool:

@@ -140,3 +140,7 @@ class KeyMap:
     def is_superseded(self, key: bytes | None, offset: int) -> bool:
         """Whether a later record has the key, or there is none to keep it by."""
         return key is None or self._last.get(key) > offset
+
+    def newest(self, key: bytes | None) -> int:
+        """Where the last record of the key stands, NOT_THERE for none or without a key."""
+        return NOT_THERE if key is None else self._last.get(key)

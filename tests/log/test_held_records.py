@@ -44,7 +44,7 @@ class Holder:
 
     extension = ".holder"
 
-    def __init__(self, context: FoldContext) -> None:
+    def __init__(self, context: FoldContext | None) -> None:
         self.offsets: list[int] = []
 
     def __len__(self) -> int:
@@ -52,12 +52,14 @@ class Holder:
 
     def apply(self, batch: StoredBatch) -> None:
         for record in batch.records:
-            value = record.value or b""
-            if value.startswith(HOLD):
-                self.offsets.append(record.offset)
-            elif value.startswith(FREE):
-                freed = int(value.removeprefix(FREE))
-                self.offsets = [offset for offset in self.offsets if offset != freed]
+            self.take(record.offset, bytes(record.value or b""))
+
+    def take(self, offset: int, value: bytes) -> None:
+        if value.startswith(HOLD):
+            self.offsets.append(offset)
+        elif value.startswith(FREE):
+            freed = int(value.removeprefix(FREE))
+            self.offsets = [held for held in self.offsets if held != freed]
 
     def needed_from(self, start_offset: int) -> int | None:
         return None
@@ -293,6 +295,28 @@ def test_where_too_many_keys_are_shadowed_no_tombstone_goes(
         one.pass_over(10 * DELETE_RETENTION_MS)
     assert [has(one, key) for key in keys] == [[0, 4], [1, 5], [2, 6]]
     assert has(one, b"d") == [7]
+
+
+@pytest.mark.parametrize("is_superseded", [False, True])
+def test_ordinary_new_values_shadow_nothing(
+    monkeypatch: pytest.MonkeyPatch, is_superseded: bool
+) -> None:
+    """A fold holds one record for long, and other keys get new values all the time: these do not
+    count as values that were held once."""
+    monkeypatch.setattr(held_records, "SHADOWED_KEYS_MAX", 2)
+    one = HeldLog()
+    churned = [b"a", b"b", b"c", b"other"]
+    held = one.put((b"h", HOLD))
+    if is_superseded:
+        one.put((b"h", b"new"))
+    one.put((b"d", b"1"), *[(key, b"1") for key in churned])
+    one.put((b"d", None))
+    one.settle()
+    assert one.compact()
+    one.put(*[(key, b"2") for key in churned])
+    one.pass_over(10 * DELETE_RETENTION_MS)
+    assert has(one, b"d") == []
+    assert held in has(one, b"h")
 
 
 def test_a_map_that_is_too_small_lets_it_go_all_the_same() -> None:
