@@ -14,17 +14,30 @@ the need is noted together with the log end, and counts when that much is settle
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from data_plane.log.fold import HoldingFold
+
+
+class Thinned(NamedTuple):
+    """What the last pass of thinning has left: bytes of segments below `end_offset`, for folds with
+    so many entries."""
+
+    end_offset: int
+    size_bytes: int
+    entries_count: int
 
 
 class CommittedNeeds:
     """See the module. Offsets are those from which on the log is needed."""
 
-    __slots__ = ("_counting", "_noted", "_noted_end", "folds")
+    __slots__ = ("_counting", "_noted", "_noted_end", "folds", "thinned")
 
     def __init__(self) -> None:
         # Those of the log, while it is loaded, that hold on to records.
         self.folds: list[HoldingFold] = []
+        # See thinning.py.
+        self.thinned: Thinned | None = None
         self._counting = 0
         self._noted = 0
         # -1 without one.

@@ -6,7 +6,7 @@
     plan     on the loop: which segments                      (plan_compaction)
     run      in a thread: map key → last offset over the dirty part, then rewrite every segment up
              to its end into `.log.cleaned` with new indexes, several small ones into one; sync
-    commit   on the loop: rename `.cleaned` → `.swap`, sync the folder, unlink the originals,
+    finish   on the loop: rename `.cleaned` → `.swap`, sync the folder, unlink the originals,
              rename `.swap` to the final names, swap the segment objects
 
 What stays: the last record of each key; a tombstone until `delete.retention.ms` after the pass that
@@ -37,18 +37,16 @@ from typing import NamedTuple
 from data_plane.log import held_records, segment_age
 from data_plane.log.batch_walk import BatchWalk, pieces_around
 from data_plane.log.cleaned_end import note_cleaned_end
-from data_plane.log.cold_files import Retired, cold_file
+from data_plane.log.cold_files import cold_file
 from data_plane.log.compaction_swap import discard, swap_in
-from data_plane.log.compaction_writer import CompactedSegment, GroupWriter
-from data_plane.log.config import INT32_MAX, INT64_MAX
-from data_plane.log.file_system import File
+from data_plane.log.compaction_writer import GroupWriter
+from data_plane.log.config import INT64_MAX
 from data_plane.log.held_records import HeldRecords
 from data_plane.log.key_map import BUFFER_BYTES, KeyMap
-from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.log_reads import aborted_transactions
 from data_plane.log.log_state import LogState
 from data_plane.log.segment import Segment
-from data_plane.log.segment_checks import verify
+from data_plane.log.segment_rewrite import SegmentRewrite, neighbours
 
 
 class Dirt(NamedTuple):
@@ -124,7 +122,7 @@ def measure_dirt(log: LogState, wall_ms: int) -> Dirt:
 def compaction_priority(log: LogState, wall_ms: int) -> float:
     """0 when nothing is due, otherwise more for dirtier logs; over 1 when a record has waited
     max.compaction.lag.ms."""
-    if log.compacting or not log.is_compactable or _may_grow_back(log):
+    if log.compacting or not log.is_compactable or may_grow_back(log):
         return 0.0
     dirt = measure_dirt(log, wall_ms)
     if not dirt.dirty_bytes:
@@ -134,7 +132,7 @@ def compaction_priority(log: LogState, wall_ms: int) -> float:
     return dirt.ratio if dirt.ratio >= log.config.min_cleanable_dirty_ratio else 0.0
 
 
-def _may_grow_back(log: LogState) -> bool:
+def may_grow_back(log: LogState) -> bool:
     """Whether power loss could bring segments back that retention has dropped: a tombstone that
     went meanwhile would be missing behind them. The next flush ends this."""
     pending = log.pending_deletion
@@ -153,17 +151,14 @@ def plan_compaction(
     return CompactionJob(log, segments, wall_ms, buffer_bytes)
 
 
-class CompactionJob:
+class CompactionJob(SegmentRewrite):
     """Rewrites `segments`, the front of the log. `run` in a worker thread, then `finish`."""
-
-    lane = Lane.CLEANER
 
     def __init__(
         self, log: LogState, segments: list[Segment], wall_ms: int, buffer_bytes: int = BUFFER_BYTES
     ) -> None:
-        self.log = log
+        super().__init__(log)
         self._buffer_bytes = buffer_bytes
-        self._stop_sign = log.log_directory.stop_sign
         self._segments = segments
         self._wall_ms = wall_ms
         kept_from, dirty_from = log.superseded_from, log.cleaner_offset
@@ -184,10 +179,6 @@ class CompactionJob:
         # What they have written last stays; looked through by the thread.
         self._producers = log.producers.freeze()
         self._last_offsets: frozenset[int] = frozenset()
-        self._results: list[CompactedSegment] = []
-        self._verified: set[Segment] = set()
-        self._is_done = False
-        self._is_overtaken = False
         # Whether tombstones may go: all that lies before them was looked through.
         self._forgets = kept_from < 0 or self._first_dirty_offset <= max(
             kept_from, segments[0].base_offset
@@ -195,37 +186,22 @@ class CompactionJob:
         self._is_full = False
         log.compacting = True
 
-    def run(self) -> None:
-        """Raises LogDirFailure; CorruptSegment when a segment cannot be read through."""
-        directory = self.log.log_directory
-        directory.check_online()
-        try:
-            self._last_offsets = self._producers.last_offsets()
-            dirty = self._end_offset - self._first_dirty_offset
-            keys = KeyMap(self._buffer_bytes, self._aborted, dirty)
-            for segment in self._segments:
-                if segment.next_offset > self._first_dirty_offset:
-                    self._map(segment, keys)
-                    if keys.is_full:
-                        self._is_full = True
-                        # What lies behind may shadow what this pass does not know as superseded.
-                        self._forgets &= self._kept_from < 0
-                        self._end_offset = keys.end_offset
-                        break
-            for group in self._groups():
-                for part in self._sound_parts(group):
-                    self._rewrite(part, keys)
-            self._is_done = True
-        except (Retired, JobStopped):
-            # Retention was faster, or the broker stops; the next plan looks again.
-            self._is_overtaken = True
-        except OSError as error:
-            if not self.log.is_deleted_meanwhile(error):
-                failure = directory.fail(error)
-                # Want of descriptors passes: the next plan tries again.
-                self._is_overtaken = directory.failure is None
-                raise failure from error
-            self._is_overtaken = True
+    def _rewrite_all(self) -> None:
+        self._last_offsets = self._producers.last_offsets()
+        dirty = self._end_offset - self._first_dirty_offset
+        keys = KeyMap(self._buffer_bytes, self._aborted, dirty)
+        for segment in self._segments:
+            if segment.next_offset > self._first_dirty_offset:
+                self._map(segment, keys)
+                if keys.is_full:
+                    self._is_full = True
+                    # What lies behind may shadow what this pass does not know as superseded.
+                    self._forgets &= self._kept_from < 0
+                    self._end_offset = keys.end_offset
+                    break
+        for group in neighbours(self.log, self._segments, self._end_offset):
+            for part in self._sound_parts(group):
+                self._results.append(self._rewrite(part, self._writer(part, keys)))
 
     def _map(self, segment: Segment, keys: KeyMap) -> None:
         with cold_file(segment) as file:
@@ -235,32 +211,6 @@ class CompactionJob:
                 for chunk in BatchWalk(file, start, end, check_crc=False):
                     self._stop_sign.look()
                     keys.add(chunk, self._first_dirty_offset)
-
-    def _verify(self, segment: Segment, file: File) -> None:
-        """Check a segment, once in each job: what is rewritten gets a new checksum, so that damage
-        would not be found any more. Also of what this process has written."""
-        if segment not in self._verified:
-            self.log.report_bad_ranges(segment, verify(segment, file, self._stop_sign.look))
-            self._verified.add(segment)
-
-    def _groups(self) -> list[list[Segment]]:
-        """Neighbours that fit into one segment together."""
-        groups: list[list[Segment]] = []
-        size = 0
-        for segment in self._segments:
-            if segment.base_offset >= self._end_offset:
-                break
-            fits = groups and (
-                size + segment.size <= self.log.config.segment_bytes
-                and segment.next_offset - groups[-1][0].base_offset <= INT32_MAX
-            )
-            if fits:
-                groups[-1].append(segment)
-                size += segment.size
-            else:
-                groups.append([segment])
-                size = segment.size
-        return groups
 
     def _sound_parts(self, group: list[Segment]) -> Iterator[list[Segment]]:
         """The group around its damaged segments, over which nothing is ever written: somebody may
@@ -280,8 +230,8 @@ class CompactionJob:
         if part:
             yield part
 
-    def _rewrite(self, group: list[Segment], keys: KeyMap) -> None:
-        writer = GroupWriter(
+    def _writer(self, group: list[Segment], keys: KeyMap) -> GroupWriter:
+        return GroupWriter(
             self.log,
             group,
             keys,
@@ -291,40 +241,16 @@ class CompactionJob:
             may_forget=self._forgets,
             held=self._held,
         )
-        try:
-            for segment in group:
-                with cold_file(segment) as file:
-                    for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
-                        self._stop_sign.look()
-                        writer.add(chunk)
-            self._results.append(writer.close())
-        except BaseException:
-            writer.discard()
-            raise
 
-    def finish(self) -> None:
-        """Swap the rewritten segments in; on the loop, also after a failed `run`."""
-        log = self.log
-        log.compacting = False
+    def _close(self) -> None:
         self._producers.close()
         if self._holds is not None:
             self._holds.close()
-        if not self._is_done and not self._is_overtaken:
-            # As in Kafka: a log that cannot be compacted is left alone until the next start, so
-            # that it does not keep the others from their turn.
-            log.is_uncleanable = True
-        if log.is_closed or log.log_directory.failure is not None:
-            return
-        try:
-            if self._is_done:
-                if self._results:
-                    note_cleaned_end(log, self._end_offset)
-                self._note_clean(*self._swap_in())
-            else:
-                for result in self._results:
-                    discard(log, result)
-        except OSError as error:
-            raise log.log_directory.fail(error) from error
+
+    def _put_in_place(self) -> None:
+        if self._results:
+            note_cleaned_end(self.log, self._end_offset)
+        self._note_clean(*self._swap_in())
 
     def _note_clean(self, clean_end: int, is_whole: bool) -> None:
         log = self.log
@@ -370,5 +296,3 @@ class CompactionJob:
         dirty = (one.base_offset for one in log.segments if one not in clean)
         clean_end = min(self._end_offset, log.log_end_offset, next(dirty, self._end_offset))
         return clean_end, is_unchanged and clean_end == self._end_offset
-
-    commit = finish

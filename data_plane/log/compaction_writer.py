@@ -1,8 +1,11 @@
-"""The second half of a compaction's thread work: the writer of a new segment."""
+"""The second half of a rewrite's thread work: the writer of a new segment (SegmentWriter), of what
+compaction leaves (GroupWriter), or of what folds need and nothing else (HeldWriter, thinning.py).
+"""
 
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -41,31 +44,13 @@ class CompactedSegment(NamedTuple):
     forgets: bool
 
 
-class GroupWriter:
+class SegmentWriter(ABC):
     """Writes one new segment from the kept records of several old ones."""
 
-    def __init__(
-        self,
-        log: LogState,
-        group: list[Segment],
-        keys: KeyMap,
-        aborted: Iterable[AbortedTransaction],
-        last_offsets: frozenset[int],
-        wall_ms: int,
-        *,
-        may_forget: bool = True,
-        held: HeldRecords | None = None,
-    ) -> None:
-        """`may_forget`: whether tombstones and markers go whose time is over, and the lists of
-        aborted transactions. `held`: what folds hold on to."""
-        self._held = held
+    def __init__(self, log: LogState, group: list[Segment], *, may_forget: bool) -> None:
+        """`may_forget`: whether the lists of aborted transactions go."""
         self._fs = log.log_directory.fs
         self._group = group
-        self._keys = keys
-        self._aborted = AbortedRanges(aborted)
-        self._last_offsets = last_offsets
-        self._wall_ms = wall_ms
-        self._horizon_ms = wall_ms + log.config.delete_retention_ms
         self._may_forget = may_forget
         self._listed = [entry for one in group for entry in one.aborted_transactions()]
         self._has_forgotten = may_forget and bool(self._listed)
@@ -94,6 +79,91 @@ class GroupWriter:
             self._pending += kept
             if len(self._pending) >= WRITE_BYTES:
                 self._write()
+
+    @abstractmethod
+    def _kept(self, data: Buffer, header: BatchHeader) -> Buffer | None:
+        """The batch as it stays, None when nothing of it does."""
+
+    def _write(self) -> None:
+        self._file.write_at(self._segment.size, self._pending)
+        self._segment.size += len(self._pending)
+        self._pending = bytearray()
+
+    def close(self) -> CompactedSegment:
+        """Finish and sync the new segment's files."""
+        segment = self._segment
+        self._write()
+        last = self._group[-1]
+        segment.next_offset = last.next_offset
+        segment.unverified_end = 0
+        segment.sealed = True
+        if not segment.size:
+            segment.max_timestamp = last.max_timestamp
+        assert segment.time_index is not None
+        assert segment.offset_index is not None
+        if segment.max_timestamp >= 0 and segment.max_timestamp_offset >= 0:
+            segment.time_index.append_if_later(
+                segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset
+            )
+        # No record of an aborted transaction is left, as all of them lie before their marker:
+        # unless in a damaged segment before these, and only this list makes them aborted.
+        segment.aborted = [] if self._may_forget else self._listed
+        self._fs.sync_data(self._file, SyncSite.COMPACTED_DATA)
+        self._file.close()
+        files = {
+            INDEX_SUFFIX: segment.offset_index.encode(),
+            TIME_INDEX_SUFFIX: segment.time_index.encode(),
+        }
+        if self._listed:
+            # An empty one takes the place of that of the original.
+            files[TRANSACTION_INDEX_SUFFIX] = encode_aborted(segment.aborted)
+        if segment.has_untimed:
+            # Later than that of some, which is on the safe side.
+            segment.last_append_ms = newest_append_ms(self._group)
+            files[APPEND_TIME_SUFFIX] = encode_append_ms(segment)
+        for suffix, content in files.items():
+            file = self._fs.open(self._path(suffix), create=True)
+            try:
+                file.truncate(0)
+                file.write_at(0, content)
+                self._fs.sync_data(file, SyncSite.COMPACTED_INDEX)
+            finally:
+                file.close()
+        # The `.log` last: once it is renamed, the swap is decided.
+        return CompactedSegment(self._group, segment, [*files, LOG_SUFFIX], self._has_forgotten)
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        self._file.close()
+        for suffix in SEGMENT_SUFFIXES:
+            with contextlib.suppress(OSError):
+                self._fs.unlink(self._path(suffix))
+
+
+class GroupWriter(SegmentWriter):
+    """Keeps what compaction leaves."""
+
+    def __init__(
+        self,
+        log: LogState,
+        group: list[Segment],
+        keys: KeyMap,
+        aborted: Iterable[AbortedTransaction],
+        last_offsets: frozenset[int],
+        wall_ms: int,
+        *,
+        may_forget: bool = True,
+        held: HeldRecords | None = None,
+    ) -> None:
+        """`may_forget`: whether tombstones and markers go whose time is over, too. `held`: what
+        folds hold on to."""
+        super().__init__(log, group, may_forget=may_forget)
+        self._held = held
+        self._keys = keys
+        self._aborted = AbortedRanges(aborted)
+        self._last_offsets = last_offsets
+        self._wall_ms = wall_ms
+        self._horizon_ms = wall_ms + log.config.delete_retention_ms
 
     def _kept(self, data: Buffer, header: BatchHeader) -> Buffer | None:
         """The batch as it stays, None when nothing of it does."""
@@ -161,57 +231,25 @@ class GroupWriter:
             return None
         return memoryview(data)[header.position : header.end_position]
 
-    def _write(self) -> None:
-        self._file.write_at(self._segment.size, self._pending)
-        self._segment.size += len(self._pending)
-        self._pending = bytearray()
 
-    def close(self) -> CompactedSegment:
-        """Finish and sync the new segment's files."""
-        segment = self._segment
-        self._write()
-        last = self._group[-1]
-        segment.next_offset = last.next_offset
-        segment.unverified_end = 0
-        segment.sealed = True
-        if not segment.size:
-            segment.max_timestamp = last.max_timestamp
-        assert segment.time_index is not None
-        assert segment.offset_index is not None
-        if segment.max_timestamp >= 0 and segment.max_timestamp_offset >= 0:
-            segment.time_index.append_if_later(
-                segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset
-            )
-        # No record of an aborted transaction is left, as all of them lie before their marker:
-        # unless in a damaged segment before these, and only this list makes them aborted.
-        segment.aborted = [] if self._may_forget else self._listed
-        self._fs.sync_data(self._file, SyncSite.COMPACTED_DATA)
-        self._file.close()
-        files = {
-            INDEX_SUFFIX: segment.offset_index.encode(),
-            TIME_INDEX_SUFFIX: segment.time_index.encode(),
-        }
-        if self._listed:
-            # An empty one takes the place of that of the original.
-            files[TRANSACTION_INDEX_SUFFIX] = encode_aborted(segment.aborted)
-        if segment.has_untimed:
-            # Later than that of some, which is on the safe side.
-            segment.last_append_ms = newest_append_ms(self._group)
-            files[APPEND_TIME_SUFFIX] = encode_append_ms(segment)
-        for suffix, content in files.items():
-            file = self._fs.open(self._path(suffix), create=True)
-            try:
-                file.truncate(0)
-                file.write_at(0, content)
-                self._fs.sync_data(file, SyncSite.COMPACTED_INDEX)
-            finally:
-                file.close()
-        # The `.log` last: once it is renamed, the swap is decided.
-        return CompactedSegment(self._group, segment, [*files, LOG_SUFFIX], self._has_forgotten)
+class HeldWriter(SegmentWriter):
+    """Keeps what folds need. Markers of transactions stay: whoever replays the rest has to
+    hear of the end of each."""
 
-    def discard(self) -> None:
-        """Remove what was written."""
-        self._file.close()
-        for suffix in SEGMENT_SUFFIXES:
-            with contextlib.suppress(OSError):
-                self._fs.unlink(self._path(suffix))
+    def __init__(self, log: LogState, group: list[Segment], held: HeldRecords) -> None:
+        super().__init__(log, group, may_forget=False)
+        self._held = held
+        # Whether all of it is written as it was.
+        self.is_unchanged = True
+
+    def _kept(self, data: Buffer, header: BatchHeader) -> Buffer | None:
+        if header.is_control:
+            return memoryview(data)[header.position : header.end_position]
+        records, start, end = unpacked_records(data, header)
+        keep = bytearray(header.record_count)
+        for index, (delta, _, _) in enumerate(list_keys(records, start, end, header.record_count)):
+            keep[index] = self._held.needs(header.base_offset + delta)
+        if all(keep):
+            return memoryview(data)[header.position : header.end_position]
+        self.is_unchanged = False
+        return filter_batch(data, header.position, keep) if any(keep) else None

@@ -14,6 +14,7 @@ Deliberately absent: finding damage (recovery.py, scrubber.py, reads.py), and wh
 
 from __future__ import annotations
 
+from data_plane.log import disk_start
 from data_plane.log.batch_walk import BadRange, BatchWalk
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
 from data_plane.log.file_system import File, FileSystem, SyncSite
@@ -74,13 +75,15 @@ def _write(directory: LogDirectory) -> None:
 def first_damaged_offset(log: LogState) -> int | None:
     """Where the first batch begins that this process knows to be damaged: behind the last sound one
     before it, or at the log start. None for a log that is not loaded or sound as far as anybody has
-    looked; what lies wholly below the log start does not count. Raises LogDirFailure."""
+    looked; what lies wholly below the log start does not count, but for what folds hold there.
+    Raises LogDirFailure."""
     if not log.is_loaded:
         return None
+    start_offset = disk_start.start_for(log, log.log_start_offset)
     for segment in log.segments:
-        if segment.bad_ranges and segment.next_offset > log.log_start_offset:
+        if segment.bad_ranges and segment.next_offset > start_offset:
             try:
-                offset = _first_in(segment, segment.bad_ranges, log.log_start_offset)
+                offset = _first_in(segment, segment.bad_ranges, start_offset)
             except OSError as error:
                 raise log.log_directory.fail(error) from error
             if offset is not None:
@@ -88,7 +91,7 @@ def first_damaged_offset(log: LogState) -> int | None:
     return None
 
 
-def _first_in(segment: Segment, bad_ranges: list[BadRange], log_start_offset: int) -> int | None:
+def _first_in(segment: Segment, bad_ranges: list[BadRange], start_offset: int) -> int | None:
     file = segment.directory.fs.open(segment.path(), write=False)
     try:
         load_indexes(segment, file)
@@ -99,10 +102,10 @@ def _first_in(segment: Segment, bad_ranges: list[BadRange], log_start_offset: in
                 end_offset = segment.next_offset
             else:
                 end_offset = segment.next_offset_at(file.read_at, bad.end)
-            if end_offset > log_start_offset:
+            if end_offset > start_offset:
                 sound_from = bad_ranges[index - 1].end if index else 0
                 offset = _offset_before(segment, file, bad.start, sound_from)
-                return max(offset, log_start_offset)
+                return max(offset, start_offset)
     finally:
         file.close()
     return None

@@ -20,8 +20,9 @@ Invariants
 - What a HoldingFold holds on to stays on the disk: no segment goes that reaches `needed_from`, by
   what is settled (committed_needs.py), neither by retention nor by DeleteRecords or a leader's log
   start. Readers do not see it: their log start moves on at once (retention.py).
-- A replica that begins anew, or that is made, at its leader's log start never gets what the leader
-  holds below that.
+- A replica that is made, or begins anew, gets what its leader has from there on, before it is in
+  sync (disk_start.py). Thinning leaves of what readers do not see the records that folds hold, and
+  nothing else (thinning.py): so from these alone a fold has to come to the same state as from all.
 - Compaction leaves the records that a fold holds, and what shadows them from readers
   (held_records.py). What a fold begins to hold later than the record itself may be gone.
 
@@ -106,6 +107,10 @@ class RecordHold(Protocol):
         """Whether compaction has to leave the record as it is, whatever supersedes it: not if its
         transaction was aborted. In a worker thread, once or twice for each record."""
 
+    def needs(self, offset: int) -> bool:
+        """Whether thinning has to leave the record, which readers do not see any more. In a worker
+        thread, once for each record."""
+
     def close(self) -> None:
         """Nobody asks any more; on the loop. May be called twice."""
 
@@ -114,6 +119,9 @@ class HoldsAll:
     """The RecordHold of a fold that holds on to all records from some offset on."""
 
     def holds(self, offset: int) -> bool:
+        return True
+
+    def needs(self, offset: int) -> bool:
         return True
 
     def close(self) -> None:
@@ -177,7 +185,9 @@ class HoldingFold(Fold, Protocol):
 
     def needed_from(self, start_offset: int) -> int | None:
         """From which offset on the log has to stay on the disk; None for none. The log begins at
-        `start_offset` there: what lies below it has gone."""
+        `start_offset` there: what lies below it has gone. Of what readers do not see that only
+        stays in the end which `freeze_held` needs; a fold that has none (`held_from`) needs all of
+        it."""
 
 
 @runtime_checkable

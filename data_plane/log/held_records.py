@@ -135,6 +135,10 @@ class HeldRecords:
         """Whether a fold holds on to the record."""
         return any(start <= offset and hold.holds(offset) for start, hold in self._holds)
 
+    def needs(self, offset: int) -> bool:
+        """Whether a fold needs the record though readers do not see it."""
+        return any(start <= offset and hold.needs(offset) for start, hold in self._holds)
+
     def keep(self, offset: int) -> None:
         """The record stays because it is held."""
         if self.first_kept_offset == NO_OFFSET:

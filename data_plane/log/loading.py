@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from data_plane.log import disk_start
 from data_plane.log.batch_walk import BadRange, BatchWalk, pieces_around
-from data_plane.log.checkpoints import write_file, write_unsynced
+from data_plane.log.checkpoints import write_file
 from data_plane.log.cleaned_end import note_nothing_cleaned, read_cleaned_end
 from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX
@@ -36,8 +35,6 @@ from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
-    LOG_START_UNSYNCED_FILE,
-    encode_log_start,
     read_gaps,
     read_starts,
 )
@@ -191,7 +188,7 @@ def _load_active(
         active.sealed = False
     epochs = load_epochs(fs, log.folder, segments)
     epochs.truncate_from_end(max(active.next_offset, log_start + 1))
-    epochs.truncate_from_start(log_start)
+    epochs.truncate_from_start(min(log_start, segments[0].base_offset))
     recovery_point = summary.recovery_point if summary is not None else log.recovery_point
     return LoadedLog(segments, folds, epochs, log_start, recovery_point)
 
@@ -490,11 +487,3 @@ def add_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
         finally:
             file.close()
-
-
-def note_log_start(log: LogState, offset: int) -> None:
-    """The log is to begin at `offset` also after kill -9; the next flush makes it so after power
-    loss. Before it does so here: what a failing disk does not take, nobody is to be told."""
-    path = f"{log.folder}/{LOG_START_UNSYNCED_FILE}"
-    content = encode_log_start(offset, disk_start.start_for(log, offset))
-    write_unsynced(log.log_directory.fs, path, content)

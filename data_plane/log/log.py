@@ -33,6 +33,7 @@ from uuid import UUID
 
 from data_plane.log import (
     directory_checkpoint,
+    disk_start,
     loading,
     log_appends,
     log_reads,
@@ -55,6 +56,7 @@ from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_state import LogState, SegmentListener
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.remainder import last_segment_below
+from data_plane.log.thinning import ThinningJob, plan_thinning
 
 __all__ = ["CLIENT", "COORDINATOR", "AppendResult", "Log"]
 
@@ -221,6 +223,17 @@ class Log(LogState):
 
     # Ends
 
+    @property
+    def copy_start_offset(self) -> int:
+        """Where a replica begins that has nothing: at the log start or, where folds hold on to
+        segments below it, with these. Loads the log."""
+        return disk_start.start_for(self, self.log_start_offset)
+
+    @property
+    def anew_start_offset(self) -> int:
+        """Where this log may begin anew when nobody says where. Loads the log."""
+        return disk_start.anew_start(self)
+
     def delete_records(self, before_offset: int) -> int:
         """Move the log start up to `before_offset` (-1: the high watermark); returns it.
 
@@ -234,8 +247,8 @@ class Log(LogState):
         if target > self.log_start_offset:
             self.segments  # noqa: B018 -- loads the epochs
             with self.log_directory.guarding():
-                loading.note_log_start(self, target)
-            self.move_log_start(target)
+                disk_start_offset = disk_start.note_log_start(self, target)
+            self.move_log_start(target, disk_start_offset)
         return self.log_start_offset
 
     def apply_retention(
@@ -276,10 +289,12 @@ class Log(LogState):
         """A job that does what `truncate_to(offset)` does, where `needs_long_cut`."""
         return CutJob(self, offset)
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and begin anew at `offset`. Raises LogDirFailure."""
+    def truncate_fully_and_start_at(self, offset: int, epoch_before: int | None = None) -> None:
+        """Drop everything and begin anew at `offset`. `epoch_before` is the leader epoch of what
+        comes before that, as a leader says, -1 where it does not know it; None: as this log does.
+        Raises LogDirFailure."""
         with self.log_directory.guarding():
-            truncation.truncate_fully_and_start_at(self, offset)
+            truncation.truncate_fully_and_start_at(self, offset, epoch_before)
 
     # Jobs
 
@@ -299,3 +314,7 @@ class Log(LogState):
     ) -> CompactionJob | None:
         """A job that compacts what is due; None when nothing is."""
         return plan_compaction(self, wall_ms, buffer_bytes)
+
+    def thinning_job(self) -> ThinningJob | None:
+        """A job that leaves of what readers do not see what folds hold; None when none is due."""
+        return plan_thinning(self)

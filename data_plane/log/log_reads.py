@@ -15,12 +15,19 @@ NOTHING: list[AbortedTransaction] = []
 
 
 def read(
-    log: LogState, offset: int, max_bytes: int, *, max_offset: int, at_least_one_batch: bool
+    log: LogState,
+    offset: int,
+    max_bytes: int,
+    *,
+    max_offset: int,
+    at_least_one_batch: bool,
+    of_disk: bool = False,
 ) -> ReadResult:
     """Whole batches from the one that holds `offset` on, all below `max_offset`.
 
     At most `max_bytes`, except that with `at_least_one_batch` a larger first batch is
-    returned. Raises OffsetOutOfRange, CorruptSegment, LogDirFailure.
+    returned. With `of_disk` also what readers do not see because it lies below the log start.
+    Raises OffsetOutOfRange, CorruptSegment, LogDirFailure.
     """
     segments = log.segments_if_loaded
     if segments is None:
@@ -28,7 +35,7 @@ def read(
     if log.log_directory.failure is not None:
         log.log_directory.check_online()
     if offset < log.log_start_offset or offset > log.log_end_offset:
-        raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
+        _check_range(log, offset, log.disk_start_offset if of_disk else log.log_start_offset)
     if offset >= max_offset:
         return ReadResult([], 0, False, offset)
     tail = log.last_append
@@ -68,18 +75,29 @@ def read(
     return ReadResult([], 0, False, min(max_offset, log.log_end_offset))
 
 
+def _check_range(log: LogState, offset: int, start: int) -> None:
+    if offset < start or offset > log.log_end_offset:
+        raise OffsetOutOfRange(offset, start, log.log_end_offset)
+
+
 def is_sealed_at(log: LogState, offset: int) -> bool:
     """Whether `offset` lies before the segment that is appended to."""
     return offset < log.segments[-1].base_offset
 
 
 def read_cold(
-    log: LogState, offset: int, max_bytes: int, *, max_offset: int, at_least_one_batch: bool
+    log: LogState,
+    offset: int,
+    max_bytes: int,
+    *,
+    max_offset: int,
+    at_least_one_batch: bool,
+    of_disk: bool = False,
 ) -> ReadResult:
     """As `read`, from the disk, checking what this process has not checked yet. For a worker
     thread; never cold. Raises LogNotLoaded (loading is the loop's) and LogDeleted as well."""
-    if offset < log.log_start_offset or offset > log.log_end_offset:
-        raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
+    # What has gone from the disk meanwhile is found below.
+    _check_range(log, offset, 0 if of_disk else log.log_start_offset)
     return read_as_it_is(
         log,
         lambda segments: _read_cold(

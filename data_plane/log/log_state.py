@@ -479,11 +479,12 @@ class LogState(ABC):
         if offset > self.high_watermark:
             self.high_watermark = offset
 
-    def move_log_start(self, offset: int) -> None:
-        """The log begins at `offset` from now on."""
+    def move_log_start(self, offset: int, disk_start_offset: int) -> None:
+        """The log begins at `offset` from now on, on the disk perhaps below: replicas that begin
+        there are compared with it by epochs."""
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
-        self.epochs.truncate_from_start(offset)
+        self.epochs.truncate_from_start(disk_start_offset)
         self.dirty |= Dirty.LOG_START | Dirty.EPOCHS
 
     @property

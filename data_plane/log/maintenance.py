@@ -38,6 +38,7 @@ from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.log.retention import segment_deletion_job
 from data_plane.log.scrubber import Scrubber
 from data_plane.log.segment_age import AgeJob
+from data_plane.log.thinning import thinning_priority
 
 LOGS_PER_TICK_MAX = 500
 # Loading a log reads its folder and walks its last segment.
@@ -344,10 +345,11 @@ class Maintenance:
         if self._checkpoints or any(kind == "checkpoint" for kind, _ in self._in_flight):
             return
         chosen = self._dirtiest(wall_ms)
-        job = None
+        job: Job | None = None
         if chosen is not None:
             with self._attempting(chosen.log_directory, chosen.folder):
                 job = chosen.compaction_job(wall_ms, self._config.cleaner_buffer_bytes)
+                job = job or chosen.thinning_job()
         if chosen is None or job is None:
             self._compaction_due_ms = now_ms + self._config.cleaner_backoff_ms
             self._is_checkpoint_hastened = False
@@ -355,13 +357,16 @@ class Maintenance:
         self._launch("compaction", None, chosen.log_directory, job)
 
     def _dirtiest(self, wall_ms: int) -> Log | None:
-        """The log that needs compaction most, if any does."""
+        """The log that needs compaction or thinning most, if any does."""
         chosen: Log | None = None
         priority_max = 0.0
         for log in self._manager.logs():
-            if log.config.compact and log.log_directory.failure is None:
+            is_held = bool(log.needs.folds)
+            if (log.config.compact or is_held) and log.log_directory.failure is None:
                 with self._attempting(log.log_directory, log.folder):
                     priority = compaction_priority(log, wall_ms)
+                    if is_held:
+                        priority = max(priority, thinning_priority(log))
                     if log.wants_ages:
                         self._find_ages(log, wall_ms)
                     if priority > priority_max:

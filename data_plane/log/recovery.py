@@ -96,7 +96,7 @@ def recover(
     segments = _without_deleted(log, segments, disk_start)
     if not segments or (may_lose and segments[0].base_offset > max(log_start, recovery_point)):
         # Nothing is there, or nothing that a lost file does not separate from the log's start.
-        return _start_anew(log, segments, log_start)
+        return _start_anew(log, segments, disk_start)
     log_start = max(log_start, segments[0].base_offset)
     first = max(
         (i for i, one in enumerate(segments) if one.base_offset < recovery_point), default=0
@@ -132,9 +132,9 @@ def recover(
         kept.append(loading.create_segment(log, kept[-1].next_offset))
     kept[-1].sealed = False
     if kept[-1].next_offset < log_start:
-        return _start_anew(log, kept, log_start)
+        return _start_anew(log, kept, disk_start)
     _note_first_append(kept[-1], summary)
-    epochs.truncate_from_start(log_start)
+    epochs.truncate_from_start(min(log_start, kept[0].base_offset))
     _forget_gaps_above(log, kept[-1].next_offset)
     log.cleaned_end = read_cleaned_end(log, names, kept[-1].next_offset)
     return LoadedLog(kept, folds, epochs, log_start, recovery_point)
@@ -206,19 +206,24 @@ def _drop_side_files(log: LogState, names: list[str], base_offset: int) -> None:
             log.log_directory.fs.unlink(f"{log.folder}/{name}")
 
 
-def _start_anew(log: LogState, segments: list[Segment], log_start: int) -> LoadedLog:
+def _start_anew(log: LogState, segments: list[Segment], disk_start: int) -> LoadedLog:
     """An empty log: no segment of it is left, or nothing at or above its start. Those of before go
-    now, durably: a later start would take them for the new log's own."""
+    now, durably: a later start would take them for the new log's own. It begins where the disk did,
+    so that its leader gives it what folds hold below the log start, too."""
+    fs, folder = log.log_directory.fs, log.folder
+    log_start, _ = read_starts(fs, folder, fs.list_directory(folder))
+    if disk_start < max(log.durable_log_start, log_start):
+        log.durable_log_start = log.durable_disk_start = disk_start
+        partition_files.write_log_start(log, disk_start)
+        partition_files.forget_unsynced_log_start(fs, folder)
     pending, log.pending_deletion = log.pending_deletion or [], None
     _delete_segments(log, [*(segment for segment, _ in pending), *segments])
-    _drop_side_files(log, log.log_directory.fs.list_directory(log.folder), 0)
-    partition_files.delete_derived(
-        log.log_directory.fs, log.folder, log.new_folds(), SyncSite.RECOVERY_FOLDER
-    )
+    _drop_side_files(log, fs.list_directory(folder), 0)
+    partition_files.delete_derived(fs, folder, log.new_folds(), SyncSite.RECOVERY_FOLDER)
     log.gaps = []
     note_nothing_cleaned(log)
-    segment = loading.create_segment(log, log_start)
-    return LoadedLog([segment], log.new_folds(), LeaderEpochs(), log_start, log_start)
+    segment = loading.create_segment(log, disk_start)
+    return LoadedLog([segment], log.new_folds(), LeaderEpochs(), disk_start, disk_start)
 
 
 def _epochs_before(

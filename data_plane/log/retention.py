@@ -9,7 +9,7 @@ Segments that a fold holds on to stay on the disk while readers' log start moves
 
 from __future__ import annotations
 
-from data_plane.log import disk_start, loading
+from data_plane.log import disk_start
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.log_appends import roll
 from data_plane.log.log_state import LogState
@@ -79,8 +79,8 @@ def take_segments_out(log: LogState, count: int, now_ms: int) -> int:
     if not lost_count and not gone_count:
         return 0
     gone, kept = segments[:gone_count], segments[gone_count:]
-    loading.note_log_start(log, start_offset)
-    log.move_log_start(start_offset)
+    disk_start.note_log_start(log, start_offset)
+    log.move_log_start(start_offset, disk_start_offset)
     if not gone:
         return lost_count
     due_ms = now_ms + log.config.file_delete_delay_ms

@@ -21,7 +21,7 @@ from data_plane.log.cleaned_end import note_nothing_cleaned
 from data_plane.log.config import INT64_MAX
 from data_plane.log.file_system import SyncSite
 from data_plane.log.fold_snapshots import cancel_pending, write_pending
-from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.partition_files import (
     delete_derived,
@@ -55,7 +55,10 @@ def truncate_to(log: LogState, offset: int) -> None:
             log.dirty |= Dirty.EPOCHS
         return
     start = log.log_start_offset
-    if offset < start or (offset == start and disk_start.start_for(log, start) == start):
+    if offset < start:
+        truncate_fully_and_start_at(log, min(offset, disk_start.anew_start(log)))
+        return
+    if offset == start and disk_start.start_for(log, start) == start:
         truncate_fully_and_start_at(log, offset)
         return
     # It may begin with one of them.
@@ -96,19 +99,25 @@ def _become(log: LogState, remainder: Remainder) -> None:
     _finish(log, kept, active.next_offset)
     if log.log_end_offset < log.log_start_offset:
         # The log began within the batch that had to go.
-        truncate_fully_and_start_at(log, log.log_start_offset)
+        truncate_fully_and_start_at(log, disk_start.anew_start(log))
 
 
-def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
+def truncate_fully_and_start_at(
+    log: LogState, offset: int, epoch_before: int | None = None
+) -> None:
     """See Log.truncate_fully_and_start_at. Raises OSError while nothing is changed,
     LogDirFailure."""
     segments = log.segments
+    if epoch_before is None:
+        # Of what was there above nobody knows whether it counted.
+        is_below = offset <= log.log_start_offset
+        epoch_before = log.epochs.epoch_at(offset - 1) if is_below else UNDEFINED_EPOCH
     _mark(log, min(offset, log.log_start_offset))
     with log.log_directory.changing():
-        _begin_anew(log, segments, offset)
+        _begin_anew(log, segments, offset, epoch_before)
 
 
-def _begin_anew(log: LogState, segments: list[Segment], offset: int) -> None:
+def _begin_anew(log: LogState, segments: list[Segment], offset: int, epoch_before: int) -> None:
     # The new segments may have the names of old ones, also of those that retention has dropped and
     # not removed yet, so all of these go first.
     pending, log.pending_deletion = log.pending_deletion or [], None
@@ -125,7 +134,13 @@ def _begin_anew(log: LogState, segments: list[Segment], offset: int) -> None:
     note_nothing_cleaned(log)
     segment = loading.create_segment(log, offset)
     log.set_folds(log.new_folds())
+    log.needs.thinned = None
     log.epochs = LeaderEpochs()
+    log.epochs.assign(epoch_before, offset - 1)
+    if log.epochs.entries:
+        # Without a batch to tell it again, a start has it from the file alone.
+        path = f"{log.folder}/{partition_files.LEADER_EPOCHS_FILE}"
+        write_checkpoint(log.log_directory.fs, path, log.epochs.encode(), SyncSite.LEADER_EPOCHS)
     log.gaps = []
     log.dirty |= Dirty.EPOCHS
     log.high_watermark = offset

@@ -5,7 +5,7 @@ One fetcher per leader, one request at a time, all partitions in one fetch sessi
     next_request ──► leader ──► handle_response: per partition, where the bytes were received
          ▲                        records            → append, its state has changed
          │                        diverging epoch    → truncate, its state has changed
-         └── names what changed   out of range       → begin at the leader's log start
+         └── names what changed   out of range       → begin where the leader's log does on its disk
                                   error              → left out for a while, then named again
 
 A partition that has not changed stands in no request and, when its leader has nothing new, in no
@@ -358,7 +358,8 @@ class ReplicaFetcher:
                 self._pause_until_free(one)
                 return None
         elif error_code == _OUT_OF_RANGE and _must_restart(one.state, item.log_start_offset):
-            replica.restart_at(item.log_start_offset)
+            epoch_before = -1 if item.diverging_epoch is None else item.diverging_epoch[0]
+            replica.restart_at(item.log_start_offset, epoch_before)
         else:
             is_expected = error_code in _EXPECTED_ERRORS
             reason = f"the leader answers {_name(error_code)}"
@@ -480,13 +481,14 @@ class ReplicaFetcher:
         return min(backoff_ms_max, BACKOFF_MS_MIN << min(failures_count - 1, 20))
 
 
-def _must_restart(state: FetchState, leader_log_start_offset: int) -> bool:
-    """Whether a replica whose offset is out of range is to begin anew at the leader's log start: it
-    lies below, or it is empty and has nothing to lose. One with records above the leader's log end
-    has diverged, and is told so with an epoch."""
-    if leader_log_start_offset < 0:
+def _must_restart(state: FetchState, leader_start_offset: int) -> bool:
+    """Whether a replica whose offset is out of range is to begin anew where the leader's log
+    begins: it lies below, or there, with records below that the leader cannot compare, or it is
+    empty and has nothing to lose. One with records above the leader's log end has diverged, and is
+    told so with an epoch."""
+    if leader_start_offset < 0:
         return False
-    return leader_log_start_offset > state.fetch_offset or state.last_fetched_epoch < 0
+    return leader_start_offset >= state.fetch_offset or state.last_fetched_epoch < 0
 
 
 def _name(error_code: int) -> str:

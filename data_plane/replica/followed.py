@@ -45,8 +45,9 @@ class LocalReplica(Protocol):
         """The leader's largest epoch up to this replica's last one is `epoch`, and ends there. The
         replica may be busy with it for a while."""
 
-    def restart_at(self, log_start_offset: int) -> None:
-        """Drop everything and begin anew where the leader's log begins."""
+    def restart_at(self, start_offset: int, epoch_before: int) -> None:
+        """Drop everything and begin anew where the leader's log begins on its disk; what it had
+        before was of that leader epoch, -1 for unknown."""
 
 
 class FollowedPartition:

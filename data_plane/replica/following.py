@@ -36,7 +36,7 @@ def append_from_leader(
             wall_ms=wall_ms,
         )
     except AppendError as error:
-        is_empty = log.log_start_offset == log.log_end_offset
+        is_empty = log.copy_start_offset == log.log_end_offset
         if error.error_code is not ErrorCode.OFFSET_OUT_OF_RANGE or not is_empty:
             raise
         headers, _, _ = scan_batches(buf, start, end)
@@ -57,20 +57,6 @@ def append_from_leader(
         )
 
 
-def forget_incomparable(
-    log: Log, high_watermark: int, leader_log_start_offset: int, leader_epoch: int
-) -> None:
-    """Begin anew at the log end, where the leader has deleted all that this log holds, and not all
-    of it is known to be committed.
-
-    A leader knows no epochs below its log start, and so not where a log parted from its own there.
-    Records of an older epoch may never have been committed; what producers are remembered by them
-    would be told that they are. Raises LogDirFailure."""
-    is_all_deleted = leader_log_start_offset >= log.log_end_offset
-    if is_all_deleted and log.log_end_offset > high_watermark and log.latest_epoch != leader_epoch:
-        log.truncate_fully_and_start_at(log.log_end_offset)
-
-
 def forget_cleaned_beyond(log: Log, before_offset: int, leader_high_watermark: int) -> bool:
     """Begin anew where an answer has brought this log, which ended at `before_offset`, all that its
     leader knows to be committed, and it still ends below where it was cleaned. Whether it did.
@@ -80,7 +66,7 @@ def forget_cleaned_beyond(log: Log, before_offset: int, leader_high_watermark: i
     fetch it may get into the ISR, and then it is too late. Raises LogDirFailure."""
     end_offset = log.log_end_offset
     if before_offset < leader_high_watermark <= end_offset < log.cleaned_end:
-        log.truncate_fully_and_start_at(log.log_start_offset)
+        log.truncate_fully_and_start_at(log.anew_start_offset)
         return True
     return False
 
@@ -109,7 +95,7 @@ def truncate_for_divergence(
     if damaged_from is not None and damaged_from < offset:
         raise DamagedLog(log.folder, offset, damaged_from)
     if begins_anew:
-        log.truncate_fully_and_start_at(min(offset, log.log_start_offset))
+        log.truncate_fully_and_start_at(min(offset, log.anew_start_offset))
     elif takes_long:
         return log.cut_job(offset)
     else:
@@ -128,18 +114,25 @@ def follow_log_start(log: Log, leader_log_start_offset: int) -> bool:
     return True
 
 
-def cut_damaged(log: Log, offset: int) -> CutJob | None:
-    """Drop what lies at `offset` and above, where the log is damaged; where that takes long it is
-    not done, and the job that does it comes back.
+def repair_offset(log: Log, damaged_from: int) -> int:
+    """Where the log ends once what lies at `damaged_from` and above is cut.
 
     A compacted log begins anew: a tombstone that the leader's compaction has dropped since would be
     missed by a log that keeps what lay before it. Raises LogDirFailure."""
     if not log.is_loaded:
         # Before that nobody knows up to where it was cleaned.
         log.load()
-    is_cleaned = log.config.compact or offset < log.cleaned_end
-    if is_cleaned or offset <= log.log_start_offset:
-        log.truncate_fully_and_start_at(log.log_start_offset)
+    is_cleaned = log.config.compact or damaged_from < log.cleaned_end
+    begins_anew = is_cleaned or damaged_from <= log.log_start_offset
+    return log.anew_start_offset if begins_anew else damaged_from
+
+
+def cut_damaged(log: Log, damaged_from: int) -> CutJob | None:
+    """Drop what lies at `damaged_from` and above; where that takes long it is not done, and the job
+    that does it comes back. Raises LogDirFailure."""
+    offset = repair_offset(log, damaged_from)
+    if offset != damaged_from or offset <= log.log_start_offset:
+        log.truncate_fully_and_start_at(offset)
     elif log.needs_long_cut(offset):
         return log.cut_job(offset)
     else:

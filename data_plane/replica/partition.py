@@ -309,12 +309,14 @@ class Partition:
         return found[0], max(found[1], self.log.log_start_offset)
 
     def locate_fetch(
-        self, fetch_offset: int, last_fetched_epoch: int
+        self, fetch_offset: int, last_fetched_epoch: int, *, is_replica: bool = False
     ) -> ErrorCode | truncation.EpochEnd:
         """Whether a log that ends at `fetch_offset` with a batch of `last_fetched_epoch` (-1: not
         said) can be gone on with here: NONE, OFFSET_OUT_OF_RANGE, or where it has diverged."""
         own_epoch = self.leader_epoch if self.is_leader else None
-        return truncation.locate_fetch(self.log, own_epoch, fetch_offset, last_fetched_epoch)
+        return truncation.locate_fetch(
+            self.log, own_epoch, fetch_offset, last_fetched_epoch, is_replica=is_replica
+        )
 
     def follower_fetched(
         self,
@@ -413,7 +415,6 @@ class Partition:
             raise StaleLeaderEpoch(f"epoch {leader_epoch} is not {self.leader_epoch}")
         self._check_follower()
         log = self.log
-        following.forget_incomparable(log, self.high_watermark, leader_log_start, leader_epoch)
         if start < end:
             before_offset = log.log_end_offset
             try:
@@ -466,12 +467,13 @@ class Partition:
                 self._cut_failure = error
         self._tell_free()
 
-    def restart_at(self, log_start_offset: int) -> None:
+    def restart_at(self, start_offset: int, epoch_before: int = -1) -> None:
         """The leader's log has nothing that this one could go on with (OFFSET_OUT_OF_RANGE): drop
-        everything and begin where the leader's begins. Raises StaleLeaderEpoch when this is no
-        follower, LogDirFailure."""
+        everything and begin where the leader's begins on its disk. `epoch_before` is that of what
+        it had before, as far as it knows. Raises StaleLeaderEpoch when this is no follower,
+        LogDirFailure."""
         self._check_follower()
-        self.log.truncate_fully_and_start_at(log_start_offset)
+        self.log.truncate_fully_and_start_at(start_offset, epoch_before)
         self._log_was_cut()
 
     def drop_damaged(self, offset: int) -> bool:

@@ -70,14 +70,24 @@ def diverges(found: EpochEnd, last_fetched_epoch: int, fetch_offset: int) -> boo
 
 
 def locate_fetch(
-    log: Log, leading_epoch: int | None, fetch_offset: int, last_fetched_epoch: int
+    log: Log,
+    leading_epoch: int | None,
+    fetch_offset: int,
+    last_fetched_epoch: int,
+    *,
+    is_replica: bool = False,
 ) -> ErrorCode | EpochEnd:
     """Whether a log that ends at `fetch_offset` with a batch of `last_fetched_epoch` (-1: not said)
     can be gone on with from `log`: NONE, OFFSET_OUT_OF_RANGE, or where it has diverged.
-    `leading_epoch` as for `epoch_end`."""
-    if fetch_offset < log.log_start_offset:
+    `leading_epoch` as for `epoch_end`. A replica may be below the log start, where folds hold on to
+    records, and is out of range where nobody knows whether it has diverged before."""
+    if fetch_offset < log.log_start_offset and not (
+        is_replica and _is_held(log, fetch_offset, last_fetched_epoch)
+    ):
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if last_fetched_epoch >= 0:
+        if is_replica and _begins_unknown(log, fetch_offset):
+            return ErrorCode.OFFSET_OUT_OF_RANGE
         found = epoch_end(log, leading_epoch, last_fetched_epoch)
         if found == UNDEFINED:
             # Nothing is known of that epoch; Kafka says so in these words.
@@ -87,6 +97,24 @@ def locate_fetch(
     if fetch_offset > log.log_end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE
+
+
+def _is_held(log: Log, offset: int, last_fetched_epoch: int) -> bool:
+    """Whether a replica may go on at `offset`, below the log start. One that has something already
+    need not begin anew when what is held begins later by now."""
+    start = log.copy_start_offset if last_fetched_epoch < 0 else log.anew_start_offset
+    return offset >= start
+
+
+def _begins_unknown(log: Log, offset: int) -> bool:
+    """Whether the log begins at `offset` and does not know the epoch of what came before: it has
+    begun anew there, and nobody has told it. A log that ends there may hold anything below, and
+    would remember producers by records that never counted."""
+    return (
+        0 < offset <= log.log_start_offset
+        and offset <= log.disk_start_offset
+        and log.epoch_for_offset(offset - 1) == UNDEFINED_EPOCH
+    )
 
 
 def truncation_offset(log: Log, leader_end: EpochEnd) -> int:

@@ -35,6 +35,8 @@ class HeldOffsets:
     def holds(self, offset: int) -> bool:
         return offset in self._offsets
 
+    needs = holds
+
     def close(self) -> None:
         self._offsets = frozenset()
 

@@ -7,9 +7,12 @@ import random
 import pytest
 
 from data_plane.log.checkpoints import decode_value
-from data_plane.log.errors import OffsetOutOfRange
+from data_plane.log.damage import first_damaged_offset
+from data_plane.log.errors import CorruptSegment, OffsetOutOfRange
 from data_plane.log.partition_files import LOG_START_FILE
 from data_plane.log.retention import segment_deletion_job
+from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
+from data_plane.wire.records import read_batch_header
 from tests.log.one_log import batch_of
 from tests.log.test_folds import FREE, PIN, FoldedLog, Pins
 from tests.log.world import read_all
@@ -253,6 +256,50 @@ def test_on_a_log_that_is_never_quite_committed_it_goes_at_a_later_look() -> Non
         one.log.high_watermark = end_offset
         one.log.apply_retention(one.now_ms)
     assert disk_start(one) == 5
+
+
+@pytest.mark.parametrize("is_free", [False, True])
+def test_damage_of_what_is_held_counts(is_free: bool) -> None:
+    """Or it would never be filled again, and is what comes last of all."""
+    one = held_log()
+    one.log.delete_records(5)
+    one.log.apply_retention(one.now_ms)
+    if is_free:
+        one.put(FREE)
+        one.log.flush()
+    segment = one.log.segments[0]
+    assert segment.base_offset == 1
+    one.fs.flip_bit(segment.path(), BATCH_HEADER_BYTES + 3, 1)
+    one.log.doubt(1)
+    with pytest.raises(CorruptSegment):
+        one.log.read_cold(1, 1000, max_offset=5, at_least_one_batch=True, of_disk=True)
+    assert first_damaged_offset(one.log) == (None if is_free else 1)
+
+
+def test_what_is_held_is_read_by_who_asks_for_the_disk() -> None:
+    one = held_log()
+    one.log.delete_records(5)
+    one.log.apply_retention(one.now_ms)
+    stored = read_all(one.log, of_disk=True)
+    assert [read_batch_header(data, 0).base_offset for data in stored] == [1, 2, 3, 4, 5]
+    for offset in (0, 7):
+        for read in (one.log.read, one.log.read_cold):
+            with pytest.raises(OffsetOutOfRange):
+                read(offset, 1000, max_offset=6, at_least_one_batch=True, of_disk=True)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_epochs_are_known_from_where_the_disk_begins(how: str) -> None:
+    """Replicas that begin there are compared by them."""
+    one = FoldedLog()
+    for epoch in range(5):
+        one.epoch = epoch
+        put_segment(one, PIN if epoch == 1 else b"v")
+    one.log.delete_records(4)
+    one.log.apply_retention(one.now_ms)
+    one.log.flush()
+    start_again(one, how)
+    assert [one.log.epoch_for_offset(offset) for offset in range(5)] == [0, 1, 2, 3, 4]
 
 
 def test_a_log_that_begins_anew_holds_nothing() -> None:

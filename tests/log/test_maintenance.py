@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from data_plane.log.compaction import CompactionJob
 from data_plane.log.config import LogConfig
 from data_plane.log.directory_checkpoint import read_directory
 from data_plane.log.errors import LogDirFailure
@@ -482,13 +483,15 @@ def test_the_dirtiest_log_is_compacted_first_and_one_at_a_time() -> None:
     for _ in range(60):
         jobs = broker.due(1000)
         compactions = [
-            job.job for job in jobs if hasattr(job, "job") and hasattr(job.job, "_groups")
+            job.job for job in jobs if isinstance(getattr(job, "job", None), CompactionJob)
         ]
         assert len(compactions) <= 1
         order += [logs.index(job.log) for job in compactions]
         if compactions:
             assert not [
-                job for job in broker.due(5000) if hasattr(getattr(job, "job", None), "_groups")
+                job
+                for job in broker.due(5000)
+                if isinstance(getattr(job, "job", None), CompactionJob)
             ]
         for job in jobs:
             job.run()

@@ -431,15 +431,19 @@ def folded(batches: list[ModelBatch]) -> ProducerStates:
     return states
 
 
-def read_all(log: Log, max_bytes: int = 1500) -> list[bytes]:
-    """All visible batches, read in pieces, hot or cold."""
+def read_all(log: Log, max_bytes: int = 1500, *, of_disk: bool = False) -> list[bytes]:
+    """All visible batches, or `of_disk` all that there are, read in pieces, hot or cold."""
     found: list[bytes] = []
-    offset = log.log_start_offset
+    offset = log.disk_start_offset if of_disk else log.log_start_offset
     while offset < log.log_end_offset:
         end = log.log_end_offset
-        result = log.read(offset, max_bytes, max_offset=end, at_least_one_batch=True)
+        result = log.read(
+            offset, max_bytes, max_offset=end, at_least_one_batch=True, of_disk=of_disk
+        )
         if result.is_cold:
-            result = log.read_cold(offset, max_bytes, max_offset=end, at_least_one_batch=True)
+            result = log.read_cold(
+                offset, max_bytes, max_offset=end, at_least_one_batch=True, of_disk=of_disk
+            )
         data = b"".join(bytes(one) for one in result.buffers)
         assert len(data) == result.size
         for header in iter_batch_headers(data, 0, len(data)):

@@ -11,7 +11,7 @@ that the replicas are not tested against the code that they run with.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from data_plane.cell.metadata import NO_LEADER, PartitionImage
 from data_plane.log.config import LogConfig
 from data_plane.log.cut_job import CutJob
 from data_plane.log.errors import UnknownPartition
+from data_plane.log.fold import FoldFactory
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.replica.fetch_session import FetchState
@@ -120,7 +121,11 @@ class Node:
         self.cuts.clear()
         self.is_cut_run = False
         self.logs = LogManager(
-            [Path("/data")], fs=self.fs, default_config=self.config, now_ms=self.cell.now_ms
+            [Path("/data")],
+            fs=self.fs,
+            default_config=self.config,
+            now_ms=self.cell.now_ms,
+            fold_factories=self.cell.fold_factories,
         )
         if self.cuts_in_threads:
             self.logs.directories[0].bytes_loaded_at_once_max = 0
@@ -173,16 +178,20 @@ class Node:
         self.is_up = False
         self.fs.power_loss(source)
 
+    def lose_disk(self) -> None:
+        self.is_up = False
+        self.fs = SimFileSystem(maps_files=True)
+
     # Its log
 
     @property
     def end(self) -> int:
         return self.partition.log.log_end_offset
 
-    def batches(self) -> list[tuple[int, int, bytes]]:
-        """(base offset, leader epoch, bytes) of what the log holds."""
+    def batches(self, *, of_disk: bool = False) -> list[tuple[int, int, bytes]]:
+        """(base offset, leader epoch, bytes) of what the log holds, or `of_disk` the disk."""
         found = []
-        for data in read_all(self.partition.log):
+        for data in read_all(self.partition.log, of_disk=of_disk):
             for header in iter_batch_headers(data, 0, len(data)):
                 found.append((header.base_offset, header.partition_leader_epoch, bytes(data)))
         return found
@@ -222,11 +231,15 @@ class Node:
         if request.broker_epoch < self.image.brokers[request.node_id].broker_epoch:
             return Response(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
-        place = partition.locate_fetch(state.fetch_offset, state.last_fetched_epoch)
+        place = partition.locate_fetch(
+            state.fetch_offset, state.last_fetched_epoch, is_replica=True
+        )
         if isinstance(place, tuple):
             return Response(request, diverging=place)
         if place is not ErrorCode.NONE:
-            return Response(request, place, log_start_offset=log.log_start_offset)
+            start = log.copy_start_offset
+            before = (log.epoch_for_offset(start - 1), start)
+            return Response(request, place, before, log_start_offset=start)
         is_replica = partition.follower_fetched(
             request.node_id,
             request.broker_epoch,
@@ -236,7 +249,8 @@ class Node:
         )
         if not is_replica:
             return Response(request, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        records = b"".join(data for base, _, data in self.batches() if base >= state.fetch_offset)
+        stored = self.batches(of_disk=state.fetch_offset < log.log_start_offset)
+        records = b"".join(data for base, _, data in stored if base >= state.fetch_offset)
         headers = list(iter_batch_headers(records, 0, len(records)))[:batches_max]
         records = records[: headers[-1].end_position] if headers else b""
         return Response(
@@ -261,10 +275,11 @@ class Node:
         state = response.request.state
         if not partition.is_follower or self.cuts or partition.fetch_state() != state:
             return  # It was for what this log was once.
-        if response.diverging is not None:
+        if response.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            before = response.diverging
+            partition.restart_at(response.log_start_offset, -1 if before is None else before[0])
+        elif response.diverging is not None:
             partition.truncate_for_divergence(*response.diverging)
-        elif response.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            partition.restart_at(response.log_start_offset)
         elif response.error is ErrorCode.NONE:
             partition.append_as_follower(
                 memoryview(response.records),
@@ -289,9 +304,11 @@ class Cell:
         lag_messages_max: int = -1,
         isr: tuple[int, ...] | None = None,
         cutting: tuple[int, ...] = (),
+        fold_factories: Sequence[FoldFactory] = (),
     ) -> None:
         """The brokers `cutting` have threads cut their logs."""
         self.now_ms = START_MS
+        self.fold_factories = fold_factories
         self.min_insync_replicas = min_insync_replicas
         self.lag_messages_max = lag_messages_max
         self.values = iter(range(1 << 60))

@@ -85,13 +85,15 @@ class CleanedCopy:
         """One fetch of the copy. Whether it brought anything."""
         leader, log = self.leader.log, self.copy.log
         offset = log.log_end_offset
-        found = truncation.locate_fetch(leader, self.epoch, offset, log.latest_epoch)
+        found = truncation.locate_fetch(
+            leader, self.epoch, offset, log.latest_epoch, is_replica=True
+        )
         if isinstance(found, tuple):
             job = following.truncate_for_divergence(log, *found)
             assert job is None
             return True
         if found is not ErrorCode.NONE:
-            log.truncate_fully_and_start_at(leader.log_start_offset)
+            log.truncate_fully_and_start_at(leader.copy_start_offset, -1)
             return True
         end_offset = leader.log_end_offset
         if offset == end_offset:

@@ -190,6 +190,7 @@ class ModelReplica:
         self._cut: tuple[int, int] | None = None
         self.cut_in_epoch = -1
         self.synced_end = 0
+        self.epoch_before = -1
         self.appends_count = 0
         self._waiting: list[Callable[[], None]] = []
 
@@ -265,6 +266,7 @@ class ModelReplica:
         del self.log.epochs[max(0, target - self.log.start) :]
         self.synced_end = min(self.synced_end, self.log.end)
 
-    def restart_at(self, log_start_offset: int) -> None:
-        self.log = ModelLog([], log_start_offset)
-        self.synced_end = log_start_offset
+    def restart_at(self, start_offset: int, epoch_before: int) -> None:
+        self.log = ModelLog([], start_offset)
+        self.epoch_before = epoch_before
+        self.synced_end = start_offset

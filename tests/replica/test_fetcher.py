@@ -305,7 +305,7 @@ def test_a_log_with_records_is_not_thrown_away_for_an_offset_out_of_range() -> N
     pair = Pair()
     replica = pair.add(A, 0)
     replica.log.epochs = [0, 0]
-    for log_start_offset in (-1, 0, 2):
+    for log_start_offset in (-1, 0, 1):
         request = pair.request()
         assert request is not None
         pair.leader.answer(request.body)
@@ -316,6 +316,30 @@ def test_a_log_with_records_is_not_thrown_away_for_an_offset_out_of_range() -> N
         assert replica.log.epochs == [0, 0]
         assert pair.problems.pop().reason == "the leader answers OFFSET_OUT_OF_RANGE"
         pair.wait(BACKOFF_MS)
+
+
+@pytest.mark.parametrize("epoch_before", [-1, 4])
+def test_one_that_ends_where_its_leader_begins_and_knows_nothing_begins_anew(
+    epoch_before: int,
+) -> None:
+    """And has the epoch of what was before from the leader, if that has come to know it."""
+    pair = Pair()
+    replica = pair.add(A, 0)
+    replica.log.epochs = [0, 0]
+    request = pair.request()
+    assert request is not None
+    pair.leader.answer(request.body)
+    result = FetchPartitionResult(
+        0,
+        int(ErrorCode.OFFSET_OUT_OF_RANGE),
+        -1,
+        log_start_offset=2,
+        diverging_epoch=None if epoch_before < 0 else (epoch_before, 2),
+    )
+    pair.respond(request.number, encoded([("", A, [result])], 0, 0))
+    assert (replica.log.start, replica.log.epochs) == (2, [])
+    assert replica.epoch_before == epoch_before
+    assert not pair.problems
 
 
 def test_a_new_registration_names_everything_again() -> None:

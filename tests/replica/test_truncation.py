@@ -401,9 +401,10 @@ def test_a_compacted_log_gets_back_what_it_dropped_for_records_that_were_undone(
     assert one.epochs() == [(0, 0), (1, 0)]
 
 
-def test_what_cannot_be_compared_any_more_is_forgotten() -> None:
-    """A leader whose own log began anew at its log start knows no old epochs. A log that ends there
-    may hold something else below, and would remember producers by what never counted."""
+def began_anew(*, is_told: bool) -> Cell:
+    """3 leads, whose log began anew at its log start, 2; `is_told`: what was there before is of
+    epoch 1. Of that 2 has the same, and has not heard that it is committed; 1 has something else,
+    with a producer in it."""
     cell = Cell(3, min_insync_replicas=1, isr=(1, 2))
     one, two, three = cell.nodes[1], cell.nodes[2], cell.nodes[3]
     one.append()
@@ -412,21 +413,56 @@ def test_what_cannot_be_compared_any_more_is_forgotten() -> None:
     append_of_producer(one, 0)
     cell.commit(isr=(2,), leader=2)
     cell.deliver()
-    two.append()
+    append_of_producer(two, 0)
     two.partition.log.delete_records(2)
-    assert (one.end, two.end, one.partition.high_watermark) == (2, 2, 1)
-    assert 7 in one.partition.log.producers.producers
+    request = three.ask()
+    assert request is not None
+    answer = two.answer(request)
+    assert (answer.error, answer.diverging) == (ErrorCode.OFFSET_OUT_OF_RANGE, (1, 2))
+    three.take(answer if is_told else answer._replace(diverging=None))
     cell.catch_up(3)
     assert (three.partition.log.log_start_offset, three.end) == (2, 2)
+    # As after a crash.
+    two.partition.log.high_watermark = two.partition.high_watermark = 0
     cell.commit(isr=(2, 3), leader=2)
     cell.commit(isr=(2, 3), leader=3)
     cell.deliver()
+    assert (one.end, two.end, one.partition.high_watermark) == (2, 2, 1)
+    return cell
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_cannot_be_compared_any_more_is_forgotten(is_told: bool) -> None:
+    """A log that ends where its leader's begins may hold something else below, and would remember
+    producers by what never counted."""
+    cell = began_anew(is_told=is_told)
+    one, two, three = cell.nodes[1], cell.nodes[2], cell.nodes[3]
+    assert 7 in one.partition.log.producers.producers
     cell.catch_up(1, 2)
     assert (one.partition.log.log_start_offset, one.end) == (2, 2)
     assert not one.partition.log.producers.producers
     three.append()
     cell.catch_up(1, 2)
     assert_equal(one, two, three)
+
+
+@pytest.mark.parametrize("how", ["goes on", "crash"])
+def test_what_is_the_same_below_a_log_that_began_anew_is_kept(how: str) -> None:
+    """Whoever began anew was told the epoch of what was there before."""
+    cell = began_anew(is_told=True)
+    two, three = cell.nodes[2], cell.nodes[3]
+    if how == "crash":
+        three.stop()
+        three.start()
+        assert three.partition.is_leader
+    log = two.partition.log
+    before = log.begun_anew_count
+    cell.catch_up(2)
+    assert log.begun_anew_count == before
+    assert 7 in log.producers.producers
+    three.append()
+    cell.catch_up(2)
+    assert (two.end, log.begun_anew_count) == (3, before)
 
 
 def test_what_an_unclean_election_has_undone_is_forgotten_though_it_was_committed() -> None:

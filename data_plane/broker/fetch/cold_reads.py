@@ -23,7 +23,15 @@ ANSWER_BYTES_MIN = 64 << 10
 class ColdRead:
     """Where it goes, and the result it completes."""
 
-    __slots__ = ("at_least_one_batch", "bytes_max", "limit", "offset", "partition", "result")
+    __slots__ = (
+        "at_least_one_batch",
+        "bytes_max",
+        "limit",
+        "of_disk",
+        "offset",
+        "partition",
+        "result",
+    )
 
     def __init__(
         self,
@@ -32,6 +40,7 @@ class ColdRead:
         bytes_max: int,
         limit: int,
         at_least_one_batch: bool,
+        of_disk: bool = False,
     ) -> None:
         self.partition = partition
         self.result = result
@@ -40,6 +49,7 @@ class ColdRead:
         self.bytes_max = bytes_max
         self.limit = limit
         self.at_least_one_batch = at_least_one_batch
+        self.of_disk = of_disk
 
     def run(self) -> object:
         """In a worker thread: (buffers, size in bytes, next offset), or the error."""
@@ -49,6 +59,7 @@ class ColdRead:
                 self.bytes_max,
                 max_offset=self.limit,
                 at_least_one_batch=self.at_least_one_batch,
+                of_disk=self.of_disk,
             )
         except Exception as error:
             return error

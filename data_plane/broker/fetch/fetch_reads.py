@@ -183,7 +183,7 @@ class FetchReads:
             and (target.is_reporting or not rights.is_follower or epoch < 0)
         )
         if is_to_compare or offset < log.log_start_offset or offset > log.log_end_offset:
-            place = partition.locate_fetch(offset, last_epoch)
+            place = partition.locate_fetch(offset, last_epoch, is_replica=rights.is_follower)
             if place is not ErrorCode.NONE:
                 self.must_answer = True
                 return lost_result(rights, target, partition, place)
@@ -287,12 +287,15 @@ class FetchReads:
         offset = target.wanted.fetch_offset
         bytes_max = min(target.wanted.partition_max_bytes, bytes_left)
         result = partition_result(self.rights, target, partition)
-        read = partition.log.read(offset, bytes_max, max_offset=limit, at_least_one_batch=is_first)
+        of_disk = self.rights.is_follower
+        read = partition.log.read(
+            offset, bytes_max, max_offset=limit, at_least_one_batch=is_first, of_disk=of_disk
+        )
         if read.is_cold:
             bytes_max = self._take_cold_bytes(bytes_max)
             if bytes_max <= 0 and not is_first:
                 return None
-            self.cold.append(ColdRead(partition, result, bytes_max, limit, is_first))
+            self.cold.append(ColdRead(partition, result, bytes_max, limit, is_first, of_disk))
             self._size += max(1, bytes_max)
             self.must_answer = True
             return result

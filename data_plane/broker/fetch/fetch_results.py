@@ -51,8 +51,12 @@ def lost_result(
     if isinstance(place, ErrorCode):
         result = PartitionResult(target, int(place))
         if rights.is_follower:
-            # It begins anew there.
-            result.log_start_offset = partition.log.log_start_offset
+            # It begins anew there, and is told the epoch of what came before: should it lead,
+            # others that end there are compared with that.
+            log = partition.log
+            start_offset = result.log_start_offset = log.copy_start_offset
+            epoch = log.epoch_for_offset(start_offset - 1)
+            result.diverging = None if epoch < 0 else (epoch, start_offset)
         return result
     result = result_without_records(rights, target, partition)
     result.diverging = place

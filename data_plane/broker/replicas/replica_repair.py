@@ -44,6 +44,7 @@ from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
 from data_plane.cell.partition_state import next_epochs, without_damaged
 from data_plane.log.damage import NOT_DAMAGED, first_damaged_offset, note_damage
 from data_plane.log.errors import LogError
+from data_plane.replica import following
 from data_plane.replica.fetch_session import API_KEY, API_VERSION, FetchState
 
 if TYPE_CHECKING:
@@ -370,5 +371,8 @@ class ReplicaRepair:
 
 def _cut_offset(log: Log) -> int:
     """From where on the leader fills it."""
-    start = log.log_start_offset
-    return start if log.config.compact else max(start, log.damaged_from)
+    try:
+        return following.repair_offset(log, log.damaged_from)
+    except LogError:
+        # The cut itself says why.
+        return log.damaged_from

@@ -1,0 +1,174 @@
+"""Thinning: of what lies below the log start on the disk only that stays which folds hold on to.
+
+    segments   0 1 2 3   4 5 6 7   8 9 …      log start 8; folds hold 1, 2, 6
+    thinned    . 1 2 .   . . 6 .   8 9 …      offsets stay, readers see none of it
+
+So a record that is held for a month does not keep all that was produced meanwhile. The files are
+written and swapped as those of a compaction are (segment_rewrite.py), whatever the topic's
+cleanup.policy is; the log remembers up to where folds were asked as cleaned (cleaned_end.py): cut
+below, it begins anew.
+
+A fact may let go of a record, and the fold that reads the log again needs both or neither. So
+front to back: a fact goes with a pass that has dropped what it speaks of, or that was gone.
+
+- Nothing is thinned at or behind a damaged segment, nor behind one that could not be swapped in.
+- Nor while power loss could bring back what retention has dropped.
+- The log's last batch stays: a follower that has all before it would wait for it in vain.
+- What a fold holds is asked as of a log end that is settled (held_records.py), and dropped only
+  below that, the high watermark, the recovery point on disk, and the durable log start.
+
+Due is it when more has come below the log start than was left there by the last pass, or when the
+folds have half as many entries as then. So a byte is rewritten a few times, however long it stays.
+After a start all of it counts as new.
+
+Deliberately absent: the schedule (maintenance.py).
+"""
+
+from __future__ import annotations
+
+from data_plane.log import held_records
+from data_plane.log.cleaned_end import note_cleaned_end
+from data_plane.log.cold_files import cold_file
+from data_plane.log.committed_needs import Thinned
+from data_plane.log.compaction import may_grow_back
+from data_plane.log.compaction_swap import discard, swap_in
+from data_plane.log.compaction_writer import HeldWriter
+from data_plane.log.held_records import NO_OFFSET, HeldRecords
+from data_plane.log.log_state import LogState
+from data_plane.log.segment import Segment
+from data_plane.log.segment_rewrite import SegmentRewrite, neighbours
+
+
+def thinning_priority(log: LogState) -> float:
+    """0 when nothing is due, or not settled yet; else the share of what is new, 1 at most."""
+    segments = log.segments_if_loaded
+    if segments is None or not log.needs.folds or segments[0].next_offset > log.log_start_offset:
+        return 0.0
+    if log.log_directory.failure is not None or log.is_closed or log.is_uncleanable:
+        return 0.0
+    if log.compacting or may_grow_back(log) or not _say_what_they_hold(log):
+        return 0.0
+    if not _new_share(log, _below_log_start(log, log.log_start_offset)):
+        # Before anybody is asked what is held.
+        return 0.0
+    return _new_share(log, _thinnable_segments(log))
+
+
+def _thinnable_segments(log: LogState) -> list[Segment]:
+    end_offset = min(
+        held_records.settled_end(log), log.last_stable_offset, log.checkpointed_recovery_point
+    )
+    # With the power a log start that is not durable may be lost, and readers begin earlier.
+    return _below_log_start(log, min(end_offset, log.log_start_offset, log.durable_log_start))
+
+
+def _below_log_start(log: LogState, end_offset: int) -> list[Segment]:
+    """The sealed segments up to `end_offset`, before the first one that is damaged, and the last
+    one that has anything."""
+    last = next((one for one in reversed(log.segments) if one.size), None)
+    found = []
+    for segment in log.segments[:-1]:
+        if segment.next_offset > end_offset or segment.bad_ranges or segment is last:
+            break
+        found.append(segment)
+    return found
+
+
+def _new_share(log: LogState, segments: list[Segment]) -> float:
+    """How much of `segments` a pass has not seen yet, or has seen when twice as much was held; 0
+    where it is not worth its while."""
+    last = log.needs.thinned or Thinned(0, 0, 0)
+    size_bytes = sum(one.size for one in segments)
+    new_bytes = sum(one.size for one in segments if one.next_offset > last.end_offset)
+    if new_bytes > last.size_bytes:
+        return new_bytes / size_bytes
+    is_half_gone = 2 * _entries_count(log) <= last.entries_count
+    return 0.5 if size_bytes and is_half_gone and last.entries_count else 0.0
+
+
+def _entries_count(log: LogState) -> int:
+    return sum(map(len, log.needs.folds))
+
+
+def plan_thinning(log: LogState) -> ThinningJob | None:
+    """A job when a pass is due."""
+    if thinning_priority(log) <= 0.0:
+        return None
+    return ThinningJob(log, _thinnable_segments(log))
+
+
+def _say_what_they_hold(log: LogState) -> bool:
+    """Not a fold that needs the log and holds no single records: it needs all of it."""
+    start_offset = log.disk_start_offset
+    return all(
+        fold.needed_from(start_offset) is None or fold.held_from(start_offset) is not None
+        for fold in log.needs.folds
+    )
+
+
+class ThinningJob(SegmentRewrite):
+    """Rewrites `segments`, the front of the log. `run` in a worker thread, then `finish`."""
+
+    def __init__(self, log: LogState, segments: list[Segment]) -> None:
+        super().__init__(log)
+        self._segments = segments
+        self._entries_count = _entries_count(log)
+        holds = held_records.take_settled(log)
+        assert holds is not None, "a log without folds that hold anything has nothing to thin"
+        self._holds = holds
+        # Up to where what was thinned may be looked at as done.
+        self._end_offset = segments[-1].next_offset
+        # Those that lose nothing stay as they are.
+        self._whole: set[Segment] = set()
+        log.compacting = True
+
+    def _rewrite_all(self) -> None:
+        held = HeldRecords(self._holds, NO_OFFSET, 0)
+        for group in neighbours(self.log, self._segments, self._end_offset):
+            sound = self._sound_front(group)
+            if sound:
+                self._thin(sound, held)
+            if len(sound) < len(group):
+                self._end_offset = group[len(sound)].base_offset
+                break
+
+    def _sound_front(self, group: list[Segment]) -> list[Segment]:
+        for number, segment in enumerate(group):
+            with cold_file(segment) as file:
+                self._verify(segment, file)
+            if segment.bad_ranges:
+                return group[:number]
+        return group
+
+    def _thin(self, group: list[Segment], held: HeldRecords) -> None:
+        writer = HeldWriter(self.log, group, held)
+        result = self._rewrite(group, writer)
+        if writer.is_unchanged and len(group) == 1:
+            discard(self.log, result)
+            self._whole.update(group)
+        else:
+            self._results.append(result)
+
+    def _close(self) -> None:
+        self._holds.close()
+        if not self.log.config.compact:
+            # The next pass, which is not soon, asks anew.
+            self.log.drop_frozen_holds()
+
+    def _put_in_place(self) -> None:
+        log = self.log
+        if self._results:
+            note_cleaned_end(log, self._holds.end_offset)
+        for number, result in enumerate(self._results):
+            if not self._follows_on(result.originals[0]) or not swap_in(log, result):
+                self._discard_from(number)
+                return
+        left = _below_log_start(log, self._end_offset)
+        size_bytes = sum(segment.size for segment in left)
+        log.needs.thinned = Thinned(self._end_offset, size_bytes, self._entries_count)
+
+    def _follows_on(self, segment: Segment) -> bool:
+        """Whether all that lies before `segment` was thinned, or left the log durably."""
+        done = {one.segment for one in self._results} | self._whole
+        before = [one for one in self.log.segments if one.base_offset < segment.base_offset]
+        return done.issuperset(before) and not may_grow_back(self.log)
