@@ -39,6 +39,10 @@ def check_folds(cell: Cell) -> None:
         if node.is_up:
             for view in cell.history.disks.get(node.name, {}).values():
                 check_folds_of(cell, view)
+    for partition in cell.history.partitions.values():
+        topic = cell.store.image.topics_by_id.get(partition.key[0])
+        if topic is not None and partition.key[1] < len(topic.partitions):
+            cell.history.held.check_isr(partition, topic.partitions[partition.key[1]].isr)
 
 
 def check_folds_of(cell: Cell, view: DiskView) -> None:

@@ -294,10 +294,13 @@ class CommitWatch:
             # whether that had to be.
             is_last_resort = not old.isr and not old.elr
             is_last_resort = is_last_resort or self.allows_unclean(change.topic_id)
+            if is_last_resort:
+                partition.pins = None
             for node_id in sorted(set(new.isr) - set(old.isr)):
                 self._check_join(who, name, key, old, node_id, commit, after)
                 if not is_last_resort and not self.allows_unclean(change.topic_id):
                     self._cell.history.committed.check_joining(partition, f"b{node_id}", str(new))
+                    self._cell.history.held.check_isr(partition, (node_id,))
                 partition.doubted.pop(f"b{node_id}", None)
             for node_id in () if is_last_resort else (*new.isr, *new.elr):
                 lost = partition.lost.get(f"b{node_id}")

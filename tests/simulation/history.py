@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from tests.simulation import audit
 from tests.simulation.committed import CommittedLogs
 from tests.simulation.compacted import CompactedRecords, CompactedView
+from tests.simulation.held import HeldWatch
 from tests.simulation.partition_history import LostRange, PartitionHistory
 from tests.simulation.progress import ProgressWatch
 from tests.simulation.repairs import RepairWatch
@@ -50,6 +51,7 @@ class History:
         self._repairs = RepairWatch(cell, self.committed)
         self.progress = ProgressWatch(cell)
         self.retention = RetentionWatch(cell)
+        self.held = HeldWatch(cell)
         # What each broker led at the end of its last pass, by its own image.
         self._led: dict[str, set[TopicPartition]] = {}
 
@@ -61,6 +63,7 @@ class History:
             found = self.partitions[key] = PartitionHistory(name, key)
             if topic is not None and self._cell.is_compacted(topic):
                 found.compacted = CompactedRecords()
+            self.held.begin(found)
         return found
 
     def _view(self, node: Node, key: TopicPartition, log: Log) -> DiskView:
@@ -183,6 +186,8 @@ class History:
         for view in self.disks.get(node.name, {}).values():
             log, view.log = view.log, None
             view.note_end(log, is_power_lost=is_power_lost)
+            if is_power_lost:
+                self.held.lost(node.name, view)
             is_whole = log is not None and log.log_start_offset <= log.log_end_offset
             # Not in the middle of beginning anew.
             if log is not None and is_whole and not log.is_closed and not log.log_directory.failure:
@@ -200,8 +205,10 @@ class History:
     def disk_wiped(self, node: Node) -> None:
         """Everything on that disk is gone."""
         for view in self.disks.pop(node.name, {}).values():
+            self.held.lost(node.name, view)
             self._note_lost(view, view.start_offset, is_disk_gone=True)
             self.partition(view.topic_partition).rotten.pop(node.name, None)
+            self.partition(view.topic_partition).rotten_below.pop(node.name, None)
             self.partition(view.topic_partition).outlived.pop(node.name, None)
 
     # Passes
@@ -233,6 +240,7 @@ class History:
             for key in [key for key in views if key not in known]:
                 del views[key]
                 self.partition(key).rotten.pop(node.name, None)
+                self.partition(key).rotten_below.pop(node.name, None)
                 self.partition(key).outlived.pop(node.name, None)
         self.progress.look(node)
         if is_news:
@@ -291,6 +299,7 @@ class History:
         current = self._cell.store.image.topics_by_id.get(topic.topic_id)
         if current is not None and current.partitions[index].leader_epoch == state.leader_epoch:
             self.committed.check_complete(node, partition)
+            self.held.check(node.name, partition, self.disks[node.name].get(partition.key))
 
     def _follow(self, node: Node, view: DiskView, log: Log) -> None:
         partition = self.partition(view.topic_partition)
@@ -376,6 +385,7 @@ class History:
                     self.committed.check_deposed(partition, view, batch, was_leader=was_leader)
                     state = None
                 self.committed.commit(node, partition, batch, state)
+                self.held.committed(partition, log, batch)
             elif known != batch and state is not None and self._has_unclean_heir(partition, state):
                 partition.is_lossy = True
                 break  # The heir has committed other batches there.

@@ -40,7 +40,7 @@ def _truncate_to_high_watermark_at_role_change(patch: Patch) -> None:
             self.log.truncate_to(max(self.high_watermark, self.log.log_start_offset))
         return is_news
 
-    def locate_fetch(self: Partition, fetch_offset: int, last_fetched_epoch: int) -> Any:
+    def locate_fetch(self: Partition, fetch_offset: int, *_: Any, **options: Any) -> Any:
         log = self.log
         if not log.log_start_offset <= fetch_offset <= log.log_end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE

@@ -6,15 +6,26 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_plane.broker.replicas.due_openings import DueOpenings
-from data_plane.log import disk_start, truncation
+from data_plane.log import disk_start, held_records, truncation
 from data_plane.log.committed_needs import CommittedNeeds
+from data_plane.log.compaction_writer import HeldWriter
+from data_plane.log.log import Log
 from data_plane.log.log_state import LogState
+from data_plane.replica.partition import Partition
 from tests.simulation import scenes, scenes_due
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.mutant import Mutant, Patch
 
 FORGETFUL = {"segment.ms": "200", "retention.ms": "500", "file.delete.delay.ms": "0"}
+# Where replicas begin with nothing, again and again.
+WIPED_PINS = Options(
+    brokers=4,
+    faults=frozenset({"wipe", "kill", "cut"}),
+    admin=frozenset({"delete records", "reassignments"}),
+    topics=(TopicPlan("data3", 2, 3, FORGETFUL),),
+    extras=frozenset({"pins"}),
+)
 PINS = Options(
     brokers=3,
     faults=frozenset({"kill", "stop", "cut", "pause"}),
@@ -53,7 +64,63 @@ def _folds_are_not_cut(patch: Patch) -> None:
     patch.set(truncation, "become", become)
 
 
+def _copies_begin_where_readers_do(patch: Patch) -> None:
+    patch.set(Log, "copy_start_offset", property(lambda self: self.log_start_offset))
+
+
+def _thinned_to_nothing(patch: Patch) -> None:
+    patch.set(HeldWriter, "_kept", lambda self, data, header: None)
+
+
+def _thinned_by_what_may_be_cut(patch: Patch) -> None:
+    """Also of what is let go by records that are not committed."""
+    patch.set(held_records, "_is_settled", lambda log, frozen: True)
+
+
+def _early_in_sync(patch: Patch) -> None:
+    """A replica that copies what is held counts as at the log start already, and is committed up to
+    there."""
+    original: Any = Partition.__dict__["follower_fetched"]
+
+    def follower_fetched(
+        self: Partition, node_id: int, broker_epoch: int, fetch_offset: int, *rest: Any
+    ) -> Any:
+        log = self.log
+        if fetch_offset < log.log_start_offset:
+            fetch_offset = log.log_end_offset
+        return original(self, node_id, broker_epoch, fetch_offset, *rest)
+
+    patch.set(Partition, "follower_fetched", follower_fetched)
+
+
 PIN_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "copies begin where readers do",
+        "a new replica lacks what is held below the log start, and outlives those that have it",
+        _copies_begin_where_readers_do,
+        options=WIPED_PINS,
+        is_quick=True,
+    ),
+    Mutant(
+        "thinned to nothing",
+        "what a fold holds goes with what it does not",
+        _thinned_to_nothing,
+        options=PINS,
+        is_quick=True,
+    ),
+    Mutant(
+        "thinned by what may be cut",
+        "what a fold lets go by a record that is truncated is gone",
+        _thinned_by_what_may_be_cut,
+        options=PINS,
+    ),
+    Mutant(
+        "early in sync",
+        "a replica counts as in sync while it copies what is held",
+        _early_in_sync,
+        options=WIPED_PINS,
+        is_quick=True,
+    ),
     Mutant(
         "retention asks no fold",
         "what a feature still needs goes when it is old",

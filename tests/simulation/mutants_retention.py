@@ -7,13 +7,13 @@ from typing import Any
 
 from data_plane.broker.cell.broker_lifecycle import Membership
 from data_plane.broker.request.wall_clock import WallClock
-from data_plane.log import flush, loading, partition_files, retention, truncation
+from data_plane.log import disk_start, flush, partition_files, retention, truncation
 from data_plane.log.checkpoints import encode_value, write_unsynced
 from data_plane.log.leader_epochs import EpochEntry, LeaderEpochs
 from data_plane.log.log import Log
 from data_plane.log.maintenance import Maintenance
 from data_plane.log.segment import Segment
-from data_plane.replica import following
+from data_plane.replica import truncation as replica_truncation
 from data_plane.replica.partition import Partition
 from tests.simulation import scenes, scenes_retention
 from tests.simulation.admin import TopicPlan
@@ -132,7 +132,7 @@ def _one_segment_too_many(patch: Patch) -> None:
 
 
 def _log_start_not_noted(patch: Patch) -> None:
-    patch.set(loading, "note_log_start", lambda log, offset: None)
+    patch.set(disk_start, "note_log_start", disk_start.start_for)
 
 
 def _log_start_not_synced(patch: Patch) -> None:
@@ -151,8 +151,11 @@ def _reader_led_past_what_is_gone(patch: Patch) -> None:
     locate: Any = Partition.__dict__["locate_fetch"]
     original: Any = Log.__dict__["read"]
 
-    def locate_fetch(self: Partition, fetch_offset: int, last_fetched_epoch: int) -> Any:
-        return locate(self, max(fetch_offset, self.log.log_start_offset), last_fetched_epoch)
+    def locate_fetch(
+        self: Partition, fetch_offset: int, last_fetched_epoch: int, **options: Any
+    ) -> Any:
+        offset = max(fetch_offset, self.log.log_start_offset)
+        return locate(self, offset, last_fetched_epoch, **options)
 
     def read(self: Log, offset: int, *arguments: Any, **options: Any) -> Any:
         return original(self, max(offset, self.log_start_offset), *arguments, **options)
@@ -181,7 +184,7 @@ def _incomparable_is_kept(patch: Patch) -> None:
             later = [entry for entry in epochs.entries if entry.epoch > known]
             epochs.replace([EpochEntry(known, start_offset), *later])
 
-    patch.set(following, "forget_incomparable", lambda *_: None)
+    patch.set(replica_truncation, "_begins_unknown", lambda log, offset: False)
     patch.set(LeaderEpochs, "truncate_from_start", begin_at_start)
 
 
@@ -189,8 +192,8 @@ def _begins_anew_at_its_end(patch: Patch) -> None:
     """A follower whose place is deleted at the leader begins anew where it was."""
     original: Any = Partition.__dict__["restart_at"]
 
-    def restart_at(self: Partition, log_start_offset: int) -> None:
-        original(self, self.log.log_end_offset)
+    def restart_at(self: Partition, start_offset: int, epoch_before: int) -> None:
+        original(self, self.log.log_end_offset, epoch_before)
 
     patch.set(Partition, "restart_at", restart_at)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.simulation.compacted import CompactedRecords
+from tests.simulation.pin_fold import Pins
 from tests.simulation.replicas import Batch, TopicPartition
 
 
@@ -40,6 +41,8 @@ class PartitionHistory:
     doubted: dict[str, LostRange] = field(default_factory=dict)
     # What bit rot has struck on which disk, until the log is cut there (bit_rot.py).
     rotten: dict[str, Batch] = field(default_factory=dict)
+    # The same of what lies below the log start by now and is still on the disk, held by a fold.
+    rotten_below: dict[str, Batch] = field(default_factory=dict)
     # Who has deleted since what was struck, and has it noted as damaged all the same (repairs.py).
     outlived: dict[str, None] = field(default_factory=dict)
     # Who was a replica and was given up, and by which commit: it may be one again, and empty.
@@ -50,6 +53,8 @@ class PartitionHistory:
     is_lossy: bool = False
     # Where the cleaner is at work: what was said. None where disks keep all that they get.
     compacted: CompactedRecords | None = None
+    # What a fold holds by what is committed (held.py); None where nobody keeps count.
+    pins: Pins | None = None
 
     def note_removals(self, node_ids: set[int], version: int) -> None:
         """These were given up by the commit of that version."""

@@ -6,8 +6,12 @@ of that key comes or somebody orders it to be deleted.
 
     p1/8 pinned   p1/9 …   p1/16 of the same class as 8, and not of the kind: it is free
 
+Without a key every so many-th number is pinned besides, in one of a few slots of its producer,
+until the next one of that slot comes: for long, or for ever where its producer writes elsewhere.
+
 The newest record of a key is what compaction leaves, so the pins of a compacted log, too, are those
-that a replay of what it holds now gives. audit.py compares them, retention.py knows what they hold.
+that a replay of what it holds now gives, and it need not be told of them. audit.py compares them,
+retention.py knows what they hold, held.py that nobody who may lead lacks one.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
+from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
 
 # What is due was due long ago.
 DUE_MS = 1
@@ -24,6 +28,9 @@ HEAD = b"pins"
 CLASSES = 4
 # Of the numbers of a class every so many-th is pinned.
 PINNED_EVERY = 2
+# Of all numbers of a producer, for long, and so many at a time.
+FAR_EVERY = 16
+FAR_SLOTS = 4
 
 
 class Pins:
@@ -36,6 +43,9 @@ class Pins:
         parts = (value or b"").split(b"/", 2)
         number = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else -1
         if key is None:
+            if number >= 0 and number % FAR_EVERY == 0:
+                slot = number // FAR_EVERY % FAR_SLOTS
+                self.offsets[b"%s/far/%d" % (parts[0], slot)] = offset
             key = b"%s/%d" % (parts[0], number % CLASSES)
         if number >= 0 and number // CLASSES % PINNED_EVERY == 0:
             self.offsets[key] = offset
@@ -45,6 +55,21 @@ class Pins:
     def since(self, start_offset: int) -> dict[bytes, int]:
         """Those that the log may still have."""
         return {key: offset for key, offset in self.offsets.items() if offset >= start_offset}
+
+
+class HeldPins:
+    """A RecordHold: the offsets that are pinned."""
+
+    def __init__(self, offsets: Iterable[int]) -> None:
+        self._offsets = frozenset(offsets)
+
+    def holds(self, offset: int) -> bool:
+        return offset in self._offsets
+
+    needs = holds
+
+    def close(self) -> None:
+        self._offsets = frozenset()
 
 
 class PinFold(Pins):
@@ -60,10 +85,10 @@ class PinFold(Pins):
         return min(self.since(start_offset).values(), default=None)
 
     def held_from(self, start_offset: int) -> int | None:
-        return None
+        return None if self.context.config.compact else self.needed_from(start_offset)
 
-    def freeze_held(self) -> HoldsAll:
-        return HoldsAll()
+    def freeze_held(self) -> HeldPins:
+        return HeldPins(self.offsets.values())
 
     @property
     def due_ms(self) -> int | None:

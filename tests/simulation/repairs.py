@@ -34,6 +34,8 @@ class RepairWatch:
         """Whether a log whose ends have just changed was cut for its damage."""
         if node.name in partition.rotten:
             return self._is_repaired(node, partition, view, log)
+        if node.name in partition.rotten_below:
+            return self._is_begun_anew(node, partition, view, log)
         return node.name in partition.outlived and self._is_dropped(node, partition, view, log)
 
     def _is_repaired(
@@ -42,7 +44,9 @@ class RepairWatch:
         struck = partition.rotten[node.name]
         if view.start_offset > struck.last_offset:
             del partition.rotten[node.name]
-            if log.damaged_from != NOT_DAMAGED:
+            if log.is_loaded and log.disk_start_offset <= struck.last_offset:
+                partition.rotten_below[node.name] = struck
+            elif log.damaged_from != NOT_DAMAGED:
                 partition.outlived[node.name] = None
             return False
         if view.end_offset > struck.base_offset:
@@ -50,6 +54,21 @@ class RepairWatch:
         del partition.rotten[node.name]
         self._repaired(node, partition, view)
         return True
+
+    def _is_begun_anew(
+        self, node: Node, partition: PartitionHistory, view: DiskView, log: Log
+    ) -> bool:
+        struck = partition.rotten_below[node.name]
+        if view.cut and not view.batches:
+            del partition.rotten_below[node.name]
+            self._world.count("repairs below a log start")
+            self._repaired(node, partition, view)
+            return True
+        if log.is_loaded and log.disk_start_offset > struck.last_offset:
+            del partition.rotten_below[node.name]
+            if log.damaged_from != NOT_DAMAGED:
+                partition.outlived[node.name] = None
+        return False
 
     def _is_dropped(
         self, node: Node, partition: PartitionHistory, view: DiskView, log: Log

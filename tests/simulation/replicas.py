@@ -13,7 +13,8 @@ start it is compared with what recovery made of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -253,12 +254,19 @@ def read_batches(log: Log, start: int, end: int, *, checks_crc: bool = False) ->
     """The batches of `log` in [start, end), from the bytes on its disk. Who looks from outside does
     not meet the faults that wait for the broker, nor mind that its directory is offline. Raises
     CorruptSegment, with `checks_crc` also for what the broker would serve."""
+    with looking_from_outside(log):
+        return _read_batches(log, start, end, checks_crc)
+
+
+@contextmanager
+def looking_from_outside(log: Log) -> Iterator[None]:
+    """While somebody looks who is no broker."""
     directory = log.log_directory
     fs: Any = directory.fs
     faults, fs.faults = fs.faults, []
     failure, directory.failure = directory.failure, None
     try:
-        return _read_batches(log, start, end, checks_crc)
+        yield
     finally:
         fs.faults = faults
         directory.failure = failure

@@ -187,6 +187,7 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
     "pins": {
         "pins compared with a replay": 50_000,
         "segments held below a log start": 400,
+        "held records found below a log start": 400,
         "segments deleted by age": 2500,
         "segments deleted by size": 800,
     },
