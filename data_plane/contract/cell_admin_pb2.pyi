@@ -519,7 +519,9 @@ class Topic(_message.Message):
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
     partitions: _builtins.int
-    """At least 1; never less than there are."""
+    """At least 1; never less than there are. 0, of a topic with `tidewheel.source`: as many as follow
+    from its source, now and when that grows.
+    """
     replication_factor: _builtins.int
     """0: the cell's default. Applies when the topic is made."""
     @_builtins.property

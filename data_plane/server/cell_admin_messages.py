@@ -26,6 +26,7 @@ from data_plane.cell.declarations import (
 )
 from data_plane.cell.grants import ACLS_OF_GRANTS_MAX
 from data_plane.cell.tenants import ACTIVE_TENANT, BLOCKED_TENANT, READ_ONLY_TENANT
+from data_plane.cell.virtual_topics import SOURCE_PROPERTY
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.server.cell_calls import BadRequest
 
@@ -124,8 +125,9 @@ Read = tuple[Specification, UUID | bool]
 
 def _read_topic(path: str, resource: messages.Resource) -> Read:
     topic = resource.topic
-    if topic.partitions < 1:
-        raise BadRequest(f"{path}.partitions: {topic.partitions} is less than 1")
+    least = 0 if topic.configs.get(SOURCE_PROPERTY) else 1
+    if topic.partitions < least:
+        raise BadRequest(f"{path}.partitions: {topic.partitions} is less than {least}")
     if not 0 <= topic.replication_factor <= 32767:
         raise BadRequest(
             f"{path}.replication_factor: {topic.replication_factor} is neither 0, for the "

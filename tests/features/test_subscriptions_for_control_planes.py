@@ -1,4 +1,5 @@
-"""CellOperations over a subscription: partitions, ends and leaders are those that clients see."""
+"""Control planes and subscriptions: CellAdmin declares them, and over them CellOperations has the
+partitions, ends and leaders that clients see."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from data_plane.contract import cell_admin_pb2 as admin_messages
 from data_plane.contract import cell_operations_pb2 as messages
+from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
 from data_plane.wire.errors import ErrorCode
 from tests.broker_process import BrokerProcess
@@ -27,7 +31,7 @@ ENDS = (3, 2)
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CellOperationsStub]:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
     """A broker with `pay` over `orders`, which has ENDS records, every other one a `checkout`."""
     folder: Path = tmp_path_factory.mktemp("subscribed")
     authority = Authority(folder / "ca")
@@ -51,7 +55,12 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CellOperationsStu
             consumer.commit(offsets=[TopicPartition("pay", 0, 1)], asynchronous=False)
             consumer.close()
         with channel(broker.cell_admin_port, files) as opened:
-            yield CellOperationsStub(opened)
+            yield opened
+
+
+@pytest.fixture
+def cell(opened: grpc.Channel) -> CellOperationsStub:
+    return CellOperationsStub(opened)
 
 
 def reset(cell: CellOperationsStub, group: str, **where: Any) -> list[int]:
@@ -104,3 +113,41 @@ def test_nothing_is_appended(cell: CellOperationsStub) -> None:
         )
         failure = cell.Produce(request, timeout=DEADLINE_S).failure
         assert failure.error_code == ErrorCode.INVALID_RECORD
+
+
+def topic(name: str, generation: int, partitions: int, **configs: str) -> admin_messages.Resource:
+    named = {f"tidewheel.{key}": value for key, value in configs.items()}
+    return admin_messages.Resource(
+        resource_id=f"top_{name}",
+        generation=generation,
+        tenant="default",
+        name=name,
+        topic=admin_messages.Topic(partitions=partitions, configs=named),
+    )
+
+
+def apply(opened: grpc.Channel, resource: admin_messages.Resource) -> admin_messages.Result:
+    request = admin_messages.ApplyRequest(resources=[resource])
+    (result,) = CellAdminStub(opened).Apply(request, timeout=DEADLINE_S).results
+    return result
+
+
+def test_what_is_declared_without_partitions_has_those_that_follow_from_its_source(
+    opened: grpc.Channel,
+) -> None:
+    done = admin_messages.Result.DONE
+    assert apply(opened, topic("flights", 1, 2, headers="true")).outcome == done
+    read = {"source": "flights", "filter": "late"}
+    assert apply(opened, topic("late", 1, 0, **read)).outcome == done
+    assert apply(opened, topic("flights", 2, 3, headers="true")).outcome == done
+    # It has grown, and what is declared is in force all the same.
+    read["filter"] = "late or cancelled"
+    assert apply(opened, topic("late", 2, 0, **read)).outcome == done
+    assert apply(opened, topic("late", 2, 0, **read)).outcome == admin_messages.Result.UNCHANGED
+    listed = CellAdminStub(opened).List(admin_messages.ListRequest(), timeout=DEADLINE_S).items
+    (late,) = (item for item in listed if item.resource.name == "late")
+    assert (late.partitions, late.resource.topic.partitions) == (6, 0)
+    assert late.configs["tidewheel.filter"] == "late or cancelled"
+    with pytest.raises(grpc.RpcError) as refusal:
+        apply(opened, topic("plain", 1, 0))
+    assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT

@@ -1,7 +1,8 @@
 """Declared topics: how one becomes what its resource says (declarations.py).
 
 What is declared of a topic's configurations belongs to the control plane, other keys are its
-clients'. A key that is no longer declared goes back to its default.
+clients'. A key that is no longer declared goes back to its default. Of a virtual topic no
+partitions need be declared (0): it has as many as follow from its source.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from data_plane.broker.request.namespaces import Held, Topics
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topics.create_partitions import check_growth, grow
-from data_plane.broker.topics.create_topics import DEFAULT, PARTITIONS_PER_REQUEST_MAX, Creations
+from data_plane.broker.topics.create_topics import (
+    DEFAULT,
+    PARTITIONS_PER_REQUEST_MAX,
+    Creations,
+    wanted_partitions,
+)
 from data_plane.broker.topics.kept_topics import KeptTopics
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.broker.topics.requested_replicas import NewPartitions
@@ -83,21 +89,21 @@ class TopicDecision:
         return list(decide_min_isr_changes(self._image, altered, settings))
 
     def _create(self, resource: Resource, specification: TopicSpecification) -> list[Change]:
+        topics = Topics(Held(self._image), resource.tenant)
         creations = self._creations.get(resource.tenant)
         if creations is None:
-            topics = Topics(Held(self._image), resource.tenant)
             creations = Creations(self._services, self._image, topics, new=self._new)
             self._creations[resource.tenant] = creations
-        self._take_partitions(specification.partitions)
         wanted = CreatableTopic(
             name=resource.name,
-            num_partitions=specification.partitions,
+            num_partitions=specification.partitions or DEFAULT,
             replication_factor=specification.replication_factor or DEFAULT,
             configs=[
                 CreatableTopicConfig(name=name, value=value)
                 for name, value in specification.configs.items()
             ],
         )
+        self._take_partitions(wanted_partitions(topics, wanted))
         change, states = creations.decide(wanted)
         return [change, *states]
 
@@ -108,10 +114,11 @@ class TopicDecision:
         changes: list[Change] = []
         current = len(topic.partitions)
         # A virtual topic has two for each of its own, and they are not to be chosen.
-        if specification.partitions != shown_count(topic):
+        count = specification.partitions or shown_count(topic)
+        if count != shown_count(topic):
             followers = self._virtual_topics_of(topic)
             additional = check_growth(
-                topic, topic.name, specification.partitions, PARTITIONS_PER_REQUEST_MAX, followers
+                topic, topic.name, count, PARTITIONS_PER_REQUEST_MAX, followers
             )
             self._take_partitions(partitions_with_growth(additional, followers))
             growth = grow(self._new, topic, additional, followers)

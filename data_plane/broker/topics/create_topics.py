@@ -160,7 +160,7 @@ def _decide_creations(
         services, image, topics, may_read=lambda name: context.may_to_topic(AclOperation.READ, name)
     )
     changes: list[Change] = []
-    partitions_total = sum(_wanted_partitions(topics, topic) for topic in request.topics)
+    partitions_total = sum(wanted_partitions(topics, topic) for topic in request.topics)
     for topic in request.topics:
         name = topic.name
         if name in creations:
@@ -183,7 +183,7 @@ def _decide_creations(
     return changes
 
 
-def _wanted_partitions(topics: Topics, topic: CreatableTopic) -> int:
+def wanted_partitions(topics: Topics, topic: CreatableTopic) -> int:
     """How many a request asks for; a virtual topic has one for each of its source's."""
     for each in topic.configs:
         if each.name == SOURCE_PROPERTY:

@@ -19,7 +19,8 @@ from data_plane.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class TopicSpecification:
-    """What is declared of a topic. `replication_factor` 0: the cell's default, when it is made."""
+    """What is declared of a topic. `replication_factor` 0: the cell's default, when it is made.
+    `partitions` 0: as many as follow from its source."""
 
     KIND: ClassVar[str] = TOPIC_KIND
 
