@@ -39,10 +39,17 @@ ALLOWED: Final[dict[str, frozenset[str]]] = {
     "grant.write": _DEVELOPERS,
     "topic.read": _MEMBERS | _OPERATORS,
     "topic.write": _DEVELOPERS,
+    "message.read": _DEVELOPERS,
+    "message.write": _DEVELOPERS,
+    "group.read": _MEMBERS,
+    "group.write": _DEVELOPERS,
+    "subscription.read": _MEMBERS | _OPERATORS,
+    "subscription.write": _DEVELOPERS,
     "quota.read": _MEMBERS | _OPERATORS,
     "quota.write": _OPERATORS,
     "audit.read": _ADMINS | _OPERATORS,
     "operation.read": _MEMBERS | _OPERATORS,
+    "usage.read": _MEMBERS | _OPERATORS,
 }
 
 

@@ -18,7 +18,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from control_plane.tenancy.errors import Refused, TooMany
+from control_plane.tenancy.errors import Refused
 
 CONTENT_TYPE = "application/problem+json"
 ERRORS_MAX = 100
@@ -63,6 +63,14 @@ def problem(
     return Response(body, status=status, headers=headers, content_type=CONTENT_TYPE)
 
 
+def refused(error: Refused) -> Response:
+    """What is refused, as a response."""
+    errors = [{"pointer": error.field, "detail": error.detail}] if error.field else None
+    wait = error.retry_after_s
+    headers = None if wait is None else {"Retry-After": str(wait)}
+    return problem(error.status, error.code, error.detail, errors, headers)
+
+
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     """The response for `error`; None for a bug. DRF calls it (EXCEPTION_HANDLER)."""
     response = _response_for(error)
@@ -93,9 +101,7 @@ def _as_http(response: Response) -> HttpResponse:
 
 def _response_for(error: Exception) -> Response | None:
     if isinstance(error, Refused):
-        errors = [{"pointer": error.field, "detail": error.detail}] if error.field else None
-        headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, TooMany) else None
-        return problem(error.status, error.code, error.detail, errors, headers)
+        return refused(error)
     if isinstance(error, Http404):
         return problem(404, "not-found", "There is no such thing.")
     if isinstance(error, PermissionDenied):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
+from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
@@ -38,3 +40,32 @@ def flag(request: Request, name: str) -> bool | None:
     """`true` or `false`."""
     value = choice(request, name, ("true", "false"))
     return None if value is None else value == "true"
+
+
+def time_of(request: Request, name: str) -> datetime | None:
+    """A time with its zone, as `2026-01-31T12:00:00Z`."""
+    value = text(request, name)
+    if value is None:
+        return None
+    try:
+        parsed = parse_datetime(value)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None:
+        raise Invalid(f"{name} is a time with its zone, as 2026-01-31T12:00:00Z.", field=f"/{name}")
+    return parsed
+
+
+def number(request: Request, name: str, low: int, high: int) -> int | None:
+    """A whole number within bounds."""
+    value = request.query_params.get(name)
+    if value is None:
+        return None
+    try:
+        # Longer ones are beyond all bounds, and cost.
+        parsed = int(value[:30]) if value.isascii() else low - 1
+    except ValueError:
+        parsed = low - 1
+    if not low <= parsed <= high:
+        raise Invalid(f"{name} is from {low} to {high}.", field=f"/{name}")
+    return parsed

@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiParameter
 from control_plane.api.fields import ResourceSerializer
 from control_plane.api.problems import CONTENT_TYPE, TITLES
 
-_PROBLEMS = (400, 401, 402, 403, 404, 405, 409, 412, 415, 422, 429)
+_PROBLEMS = (400, 401, 402, 403, 404, 405, 409, 412, 415, 422, 429, 503)
 _IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},

@@ -22,10 +22,14 @@ from control_plane.accounts.presentation.views import (
 )
 from control_plane.api.documents import DocumentsView, SchemaView
 from control_plane.cells.presentation.views import CellViewSet
+from control_plane.messaging.presentation.group_views import GroupViewSet, OffsetResetViewSet
+from control_plane.messaging.presentation.record_views import RecordViewSet
+from control_plane.messaging.presentation.subscription_views import SubscriptionViewSet
 from control_plane.messaging.presentation.views import TopicViewSet
 from control_plane.operations.presentation.views import AuditEventViewSet, OperationViewSet
 from control_plane.quotas.presentation.views import QuotaViewSet
 from control_plane.tenancy.ids import ALPHABET, CHARACTERS
+from control_plane.usage.presentation.views import UsageViewSet
 
 
 class IdConverter:
@@ -83,10 +87,19 @@ urlpatterns = [
     *_resource("topics", TopicViewSet, "topic_id"),
     _post("topics/read", TopicViewSet, "read"),
     _post("topics/<id:topic_id>/undelete", TopicViewSet, "undelete"),
+    *_resource("topics/<id:topic_id>/messages", RecordViewSet, "offset"),
+    *_resource("subscriptions", SubscriptionViewSet, "subscription_id"),
+    _post("subscriptions/<id:subscription_id>/undelete", SubscriptionViewSet, "undelete"),
+    path(f"{ORGANIZATION}groups", GroupViewSet.as_view({"get": "list"})),
+    # A group's id may have anything in it.
+    path(f"{ORGANIZATION}groups/<path:group_id>", GroupViewSet.as_view({"get": "retrieve"})),
+    _post("offset-resets", OffsetResetViewSet, "create"),
     path(
         f"{ORGANIZATION}quota",
         QuotaViewSet.as_view({"get": "list", "patch": "partial_update"}),
     ),
+    path(f"{ORGANIZATION}usage", UsageViewSet.as_view({"get": "list"})),
+    path(f"{ORGANIZATION}usage/topics", UsageViewSet.as_view({"get": "topics"})),
     *_resource("audit-events", AuditEventViewSet, "audit_event_id"),
     *_resource("operations", OperationViewSet, "operation_id"),
     *_resource("cells", CellViewSet, "cell_id", under=""),

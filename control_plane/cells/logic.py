@@ -20,7 +20,7 @@ from control_plane.accounts.models import Organization, OrganizationState
 from control_plane.cells.models import Cell, Placement
 from control_plane.messaging.models import Topic
 from control_plane.operations.facade import Actor, record_audit
-from control_plane.tenancy.errors import Invalid, NotFound
+from control_plane.tenancy.errors import Conflict, Invalid, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,19 @@ def do_register_cell(
     return cell
 
 
+def do_create_cell(actor: Actor, fields: Mapping[str, Any]) -> Cell:
+    """An operator adds a cell. Raises Conflict."""
+    cell = Cell(**fields)
+    with transaction.atomic():
+        if Cell.objects.filter(name=cell.name).exists():
+            raise Conflict(f"There is a cell {cell.name}.", field="/name")
+        cell.save(force_insert=True)
+        record_audit(actor, "", "cell.create", cell.id, cell.name, dict(fields))
+    return cell
+
+
 def do_update_cell(actor: Actor, cell_id: str, changes: Mapping[str, Any]) -> Cell:
-    """An operator drains a cell of newcomers, or says how many it takes."""
+    """An operator drains a cell of newcomers, or says how many it takes and where it is."""
     with transaction.atomic():
         cell = Cell.objects.select_for_update().filter(id=cell_id).first()
         if cell is None:

@@ -14,12 +14,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from django.db.models import Sum
 from django.utils import timezone
 
 from control_plane.messaging.models import ManagedBy, Topic
+from control_plane.messaging.subscriptions import (
+    FILTER,
+    SOURCE,
+    checked_filter,
+    find_source,
+    is_subscription,
+    partitions_of,
+    refuse_while_read,
+    refuse_without_source,
+    subscriptions_of,
+)
 from control_plane.messaging.topic_configs import Json, normalized, refuse_other_fixed
-from control_plane.operations.facade import Actor, ResourceKind, TenantWrite, tenant_write
+from control_plane.operations.facade import (
+    Actor,
+    OperationKind,
+    ResourceKind,
+    TenantWrite,
+    tenant_write,
+)
 from control_plane.quotas.facade import refuse_beyond
 from control_plane.tenancy.errors import Conflict, Invalid, NotFound
 from control_plane.tenancy.models import NAME_CHARACTERS_MAX, ResourceStatus
@@ -65,9 +81,7 @@ def do_create_topic(
     refuse_name(name)
     configs = _checked(spec)
     with tenant_write(actor, organization_id) as write:
-        present = Topic.objects.of(organization_id).filter(name=name).first()
-        if present is not None:
-            raise Conflict(_why_taken(present), field="/name")
+        _refuse_taken(organization_id, name)
         topic = Topic(
             organization=write.organization,
             name=name,
@@ -80,6 +94,62 @@ def do_create_topic(
         topic.save(force_insert=True)
         write.audit("topic.create", topic.id, name, topic.declared())
         write.declare(ResourceKind.TOPIC, topic)
+    return topic
+
+
+def do_create_subscription(
+    actor: Actor,
+    organization_id: str,
+    name: str,
+    source: str,
+    filter_text: str,
+    *,
+    deletion_protection: bool = False,
+) -> Topic:
+    """Declare a subscription. Raises Invalid, Conflict (the name is taken), QuotaExceeded."""
+    refuse_name(name)
+    checked_filter(filter_text)
+    with tenant_write(actor, organization_id) as write:
+        _refuse_taken(organization_id, name)
+        read = find_source(organization_id, source)
+        _refuse_beyond_limits(write, more_topics=1, more_partitions=read.partitions)
+        topic = Topic(
+            organization=write.organization,
+            name=name,
+            # As many as follow from the source.
+            partitions=0,
+            configs={SOURCE: source, FILTER: filter_text},
+            deletion_protection=deletion_protection,
+        )
+        topic.save(force_insert=True)
+        write.audit("subscription.create", topic.id, name, topic.declared())
+        write.declare(ResourceKind.TOPIC, topic)
+    return topic
+
+
+def do_update_subscription(
+    actor: Actor,
+    organization_id: str,
+    subscription_id: str,
+    *,
+    filter_text: str | None = None,
+    deletion_protection: bool | None = None,
+    if_match: str | None = None,
+) -> Topic:
+    """Change what is given. Another filter holds from the next fetch on."""
+    with tenant_write(actor, organization_id) as write:
+        topic = _live(organization_id, subscription_id, if_match)
+        before = topic.declared()
+        if filter_text is not None and filter_text != topic.configs.get(FILTER, ""):
+            _refuse_clients_own(topic)
+            topic.configs = topic.configs | {FILTER: checked_filter(filter_text)}
+            topic.declare_again()
+            write.declare(ResourceKind.TOPIC, topic)
+        if deletion_protection is not None:
+            topic.deletion_protection = deletion_protection
+        topic.save()
+        changes = {"from": before, "to": topic.declared()}
+        write.audit("subscription.update", topic.id, topic.name, changes)
     return topic
 
 
@@ -105,7 +175,9 @@ def do_update_topic(
                     field="/spec/partitions",
                 )
             _checked(TopicSpec(partitions=partitions))
-            _refuse_beyond_limits(write, more_partitions=partitions - topic.partitions)
+            logs = 1 + subscriptions_of(organization_id, topic.name).count()
+            more = logs * (partitions - topic.partitions)
+            _refuse_beyond_limits(write, more_partitions=more)
             topic.partitions = partitions
         if configs is not None:
             wanted = normalized(configs)
@@ -137,6 +209,8 @@ def do_change_owner(
         if topic.managed_by != managed_by or _waits_for_take_over(topic, managed_by):
             topic.takes_over = managed_by == ManagedBy.API
             topic.managed_by = managed_by
+            if topic.takes_over and is_subscription(topic):
+                topic.partitions = 0
             topic.declare_again()
             topic.save()
             write.declare(ResourceKind.TOPIC, topic)
@@ -162,6 +236,7 @@ def do_delete_topic(
                 field="/deletion_protection",
             )
         _refuse_clients_own(topic)
+        refuse_while_read(organization_id, topic)
         now = timezone.now()
         is_new = topic.purge_after is None
         if is_new or purge:
@@ -188,6 +263,7 @@ def do_undelete_topic(actor: Actor, organization_id: str, topic_id: str) -> Topi
             raise Conflict(f"{topic.name} is being purged, and cannot be had back.")
         if topic.incarnation >= INCARNATIONS_MAX:
             raise Conflict(f"{topic.name} was had back {INCARNATIONS_MAX - 1} times, no more.")
+        refuse_without_source(organization_id, topic)
         topic.purge_after = None
         topic.incarnation += 1
         topic.takes_over = True
@@ -233,6 +309,7 @@ def _purge(write: TenantWrite, topic: Topic) -> None:
     topic.deleted_at = timezone.now()
     topic.declare_again()
     write.declare(ResourceKind.TOPIC, topic)
+    write.begin(OperationKind.PURGE_TOPIC, topic)
 
 
 def _checked(spec: TopicSpec) -> dict[str, str]:
@@ -247,8 +324,24 @@ def _checked(spec: TopicSpec) -> dict[str, str]:
 
 
 def find_topic(organization_id: str, topic_id: str) -> Topic:
-    """The tenant's topic of this id. Raises NotFound."""
+    """The tenant's topic of this id, which may be a subscription. Raises NotFound."""
     return _found(organization_id, topic_id, None)
+
+
+def find_plain_topic(organization_id: str, topic_id: str) -> Topic:
+    """The tenant's topic of this id, if it is no subscription. Raises NotFound."""
+    topic = _found(organization_id, topic_id, None)
+    if is_subscription(topic):
+        raise NotFound("There is no such topic.")
+    return topic
+
+
+def find_subscription(organization_id: str, subscription_id: str) -> Topic:
+    """The tenant's subscription of this id. Raises NotFound."""
+    topic = subscriptions_of(organization_id).filter(id=subscription_id).first()
+    if topic is None:
+        raise NotFound("There is no such subscription.")
+    return topic
 
 
 def _found(organization_id: str, topic_id: str, if_match: str | None) -> Topic:
@@ -269,11 +362,17 @@ def _live(organization_id: str, topic_id: str, if_match: str | None) -> Topic:
 def _refuse_beyond_limits(
     write: TenantWrite, *, more_topics: int = 0, more_partitions: int = 0
 ) -> None:
-    topics = Topic.objects.of(write.organization.id)
     if more_topics:
-        refuse_beyond(write.organization, "topics", topics.count() + more_topics)
-    declared = topics.aggregate(total=Sum("partitions"))["total"] or 0
+        topics = Topic.objects.of(write.organization.id).count()
+        refuse_beyond(write.organization, "topics", topics + more_topics)
+    declared = partitions_of(write.organization.id)
     refuse_beyond(write.organization, "partitions", declared + more_partitions)
+
+
+def _refuse_taken(organization_id: str, name: str) -> None:
+    present = Topic.objects.of(organization_id).filter(name=name).first()
+    if present is not None:
+        raise Conflict(_why_taken(present), field="/name")
 
 
 def _why_taken(present: Topic) -> str:

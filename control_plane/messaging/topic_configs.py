@@ -115,6 +115,9 @@ CONFIGS: Final[Mapping[str, Parser]] = {
 }
 
 
+# What makes a topic a subscription, which is a resource of its own here.
+OF_SUBSCRIPTIONS: Final = ("tidewheel.source", "tidewheel.filter")
+
 # What is chosen when a topic is made, with its default, and stays.
 FIXED: Final[Mapping[str, str]] = {"tidewheel.headers": "false"}
 
@@ -133,6 +136,8 @@ def normalized(configs: Mapping[str, Json]) -> dict[str, str]:
     result: dict[str, str] = {}
     for name in sorted(configs):
         field = f"/spec/configs/{name.replace('~', '~0').replace('/', '~1')}"
+        if name in OF_SUBSCRIPTIONS:
+            raise Invalid(f"{name} is a subscription's; make one instead.", field=field)
         if name not in CONFIGS:
             raise Invalid(f"There is no topic configuration {name[:200]}.", field=field)
         value = configs[name]

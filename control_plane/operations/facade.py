@@ -12,7 +12,12 @@ from control_plane.operations.logic import (
     record_audit,
     tenant_write,
 )
-from control_plane.operations.models import ORGANIZATION_CREATED, ActorKind, ResourceKind
+from control_plane.operations.models import (
+    ORGANIZATION_CREATED,
+    ActorKind,
+    OperationKind,
+    ResourceKind,
+)
 
 __all__ = [
     "ORGANIZATION_CREATED",
@@ -20,6 +25,7 @@ __all__ = [
     "SYSTEM",
     "Actor",
     "ActorKind",
+    "OperationKind",
     "ResourceKind",
     "TenantWrite",
     "organizations_made_at",

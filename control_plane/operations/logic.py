@@ -29,6 +29,8 @@ from control_plane.operations.models import (
     ORGANIZATION_CREATED,
     ActorKind,
     AuditEvent,
+    Operation,
+    OperationKind,
     OutboxEntry,
     ResourceKind,
 )
@@ -89,6 +91,18 @@ class TenantWrite:
                 generation=resource.generation,
             )
         )
+
+    def begin(self, kind: OperationKind, resource: DeclaredModel) -> Operation:
+        """Something that is done when the cell has the resource's present generation."""
+        operation = Operation(
+            organization=self.organization,
+            kind=kind,
+            resource_id=resource.pk,
+            arguments={"generation": resource.generation},
+            actor_id=self.actor.id,
+        )
+        operation.save(force_insert=True)
+        return operation
 
     def finish(self) -> None:
         """The outbox entries of the whole write in one statement, and a hint that they exist."""

@@ -28,8 +28,15 @@ class OperationStatus(models.TextChoices):
     CANCELED = "canceled"
 
 
+class OperationKind(models.TextChoices):
+    """What can take longer than a request."""
+
+    PURGE_TOPIC = "topic.purge"
+
+
 class Operation(TenantModel):
-    """Something that takes longer than a request."""
+    """Something that takes longer than a request: it is done when the cell has confirmed the
+    generation in `arguments` of its resource (settling.py), whose status says what it waits for."""
 
     id = TypedIdField("op")
     kind = models.CharField(max_length=40)

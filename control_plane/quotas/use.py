@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Count, Sum
 from django.utils import timezone
 
 from control_plane.access.facade import valid_keys
 from control_plane.access.models import Grant, ServiceAccount
 from control_plane.accounts.models import Invitation, Membership
 from control_plane.messaging.models import Topic
+from control_plane.messaging.subscriptions import partitions_of
 
 
 def counted_use(organization_id: str) -> dict[str, int]:
     """By limit: how many there are, as writes count them."""
-    topics = Topic.objects.of(organization_id).aggregate(
-        topics=Count("id"), partitions=Sum("partitions")
-    )
     open_invitations = Invitation.objects.of(organization_id).filter(
         accepted_at=None, revoked_at=None, expires_at__gt=timezone.now()
     )
     counts: dict[str, Any] = {
-        "topics": topics["topics"],
-        "partitions": topics["partitions"] or 0,
+        "topics": Topic.objects.of(organization_id).count(),
+        "partitions": partitions_of(organization_id),
         "service_accounts": ServiceAccount.objects.of(organization_id)
         .filter(deleted_at=None)
         .count(),

@@ -1,7 +1,7 @@
 """A tenant whose grace is over, and of which its cell has nothing left: what this database keeps.
 
-Kept are the organization's row with its slug, which is never given again, usage totals, and the
-audit, in which nobody is named any more. All else goes.
+Kept are the organization's row with its slug, which is never given again, totals of use without
+names of topics, and the audit, in which nobody is named any more. All else goes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from control_plane.messaging.models import Topic
 from control_plane.operations.facade import SYSTEM, record_audit
 from control_plane.operations.models import AuditEvent, Operation, OutboxEntry
 from control_plane.quotas.models import TenantQuota
+from control_plane.usage.facade import do_forget_names
 
 # What others refer to comes after them.
 ERASED: Final[tuple[Any, ...]] = (
@@ -30,6 +31,7 @@ def erase(organization: Organization) -> None:
     """In the caller's transaction, which has the tenant's lock."""
     for model in ERASED:
         model.objects.of(organization.id).delete()
+    do_forget_names(organization.id)
     events = AuditEvent.objects.filter(organization_id=organization.id)
     events.update(actor_name="", address=None, resource_name="", changes={})
     organization.deleted_at = organization.deleted_at or timezone.now()

@@ -113,6 +113,13 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "look": {"task": "reconciliation.look", "schedule": 15.0, "options": {"expires": 15.0}},
     "lives": {"task": "reconciliation.lives", "schedule": 10.0, "options": {"expires": 10.0}},
     "repair": {"task": "reconciliation.repair", "schedule": 60.0, "options": {"expires": 60.0}},
+    "operations": {"task": "operations.settle", "schedule": 5.0, "options": {"expires": 5.0}},
+    "usage": {"task": "usage.read", "schedule": 10.0, "options": {"expires": 10.0}},
+    "partitions of usage": {
+        "task": "usage.keep_partitions",
+        "schedule": 3600.0,
+        "options": {"expires": 3600.0},
+    },
 }
 
 LOGGING = logging_settings(env.str("LOG_LEVEL", default="INFO"))

@@ -13,6 +13,8 @@ class Refused(Exception):
 
     code: ClassVar[str] = "refused"
     status: ClassVar[int] = 409
+    # When it may be tried again, where that can help.
+    retry_after_s: int | None = None
 
     def __init__(self, detail: str, *, field: str = "") -> None:
         super().__init__(detail)
@@ -66,6 +68,7 @@ class TooMany(Refused):
 
     code = "too-many"
     status = 429
+    retry_after_s: int
 
     def __init__(self, detail: str, *, retry_after_s: int, field: str = "") -> None:
         super().__init__(detail, field=field)
@@ -77,3 +80,17 @@ class StaleGeneration(Refused):
 
     code = "stale"
     status = 412
+
+
+class CellDown(Refused):
+    """The tenant's cell does not answer, or has no place for this just now. Nothing was done."""
+
+    code = "cell-unavailable"
+    status = 503
+    retry_after_s = 5
+
+
+class OutcomeUnknown(CellDown):
+    """The cell was asked to do it, and did not say whether it has."""
+
+    code = "outcome-unknown"

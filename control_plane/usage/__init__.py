@@ -1,1 +1,1 @@
-"""What tenants have used: tables, which nothing fills or shows yet."""
+"""What tenants have used: read from brokers, counted once, in tables by time."""

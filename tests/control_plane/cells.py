@@ -33,7 +33,13 @@ MECHANISM = "SCRAM-SHA-256"
 class CellProcess:
     """The broker, and the certificate with which a control plane calls it."""
 
-    def __init__(self, folder: Path, authority: Authority, name: str = "cell") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        authority: Authority,
+        name: str = "cell",
+        module: str = "data_plane.server",
+    ) -> None:
         self._kept = KeptPort(), KeptPort()
         self.admin_endpoint, self.users = (f"127.0.0.1:{kept.port}" for kept in self._kept)
         files = authority.issue(f"{name}-broker", "IP:127.0.0.1")
@@ -42,7 +48,10 @@ class CellProcess:
             "sasl.enabled.mechanisms": MECHANISM,
         }
         self.broker = BrokerProcess(
-            folder, set=properties, more_listeners=f"SASL_PLAINTEXT://{self.users}"
+            folder,
+            set=properties,
+            more_listeners=f"SASL_PLAINTEXT://{self.users}",
+            module=module,
         )
 
     def __enter__(self) -> CellProcess:

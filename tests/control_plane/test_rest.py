@@ -178,6 +178,32 @@ def test_operators_drain_a_cell(acme: Tenant) -> None:
         assert refused.status_code == 403
 
 
+def test_operators_add_cells_and_say_where_they_are(acme: Tenant) -> None:
+    support = operator()
+    body = {
+        "name": "two",
+        "region": "eu",
+        "admin_endpoints": ["10.0.0.7:9443", "[2001:db8::1]:9443"],
+        "bootstrap_servers": "kafka.example:9092",
+    }
+    made = post(support, "/api/v1/cells", body, **{"Idempotency-Key": "once"})
+    assert made.status_code == 201
+    assert (made.json()["is_accepting"], made.json()["brokers"]) == (True, [])
+    again = post(support, "/api/v1/cells", body, **{"Idempotency-Key": "once"})
+    assert again.json() == made.json()
+    taken = post(support, "/api/v1/cells", body)
+    assert (taken.status_code, taken.json()["errors"][0]["pointer"]) == (409, "/name")
+    address = f"/api/v1/cells/{made.json()['id']}"
+    moved = patch(support, address, {"admin_endpoints": ["broker-1:9443"]})
+    assert moved.json()["admin_endpoints"] == ["broker-1:9443"]
+    for wrong in (["nowhere"], ["http://x:1"], ["x:1/y"], []):
+        answer = patch(support, address, {"admin_endpoints": wrong})
+        assert answer.status_code == 422, wrong
+    assert AuditEvent.objects.get(action="cell.create").resource_name == "two"
+    refused = post(member_of(acme, "owner", "o@x.example"), "/api/v1/cells", body | {"name": "x"})
+    assert refused.status_code == 403
+
+
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
@@ -247,6 +273,8 @@ def test_the_schema_promises_if_match_where_it_is_honoured() -> None:
         ("patch", "/quota"),
         ("patch", "/topics/{topic_id}"),
         ("delete", "/topics/{topic_id}"),
+        ("patch", "/subscriptions/{subscription_id}"),
+        ("delete", "/subscriptions/{subscription_id}"),
     }
 
 

@@ -51,6 +51,7 @@ ACROSS_TENANTS = {
     "reconciliation/lives.py": "whose time has come",
     "reconciliation/rounds.py": "which tenants have something due",
     "reconciliation/tenant_round.py": "saving rows that were asked for by tenant",
+    "operations/settling.py": "operations whose resource a cell has confirmed",
     "tenancy/operator_site.py": "operators' pages, which show no messages",
 }
 

@@ -22,7 +22,7 @@ from control_plane.messaging.logic import (
     do_delete_topic,
     do_undelete_topic,
     do_update_topic,
-    find_topic,
+    find_plain_topic,
 )
 from control_plane.messaging.models import ManagedBy, Topic
 from control_plane.messaging.presentation.serializers import (
@@ -32,6 +32,7 @@ from control_plane.messaging.presentation.serializers import (
     TopicSerializer,
     TopicUpdateSerializer,
 )
+from control_plane.messaging.subscriptions import IS_SUBSCRIPTION
 from control_plane.tenancy.models import ResourceStatus
 
 
@@ -61,8 +62,8 @@ class TopicViewSet(TenantViewSet):
         responses=TopicPageSerializer,
     )
     def list(self, request: Request, organization_id: str) -> Response:
-        """Topics, in the order of making."""
-        topics = Topic.objects.of(self.organization_id)
+        """Topics, in the order of making. Subscriptions are listed by themselves."""
+        topics = Topic.objects.of(self.organization_id).exclude(IS_SUBSCRIPTION)
         if (name := text(request, "name")) is not None:
             topics = topics.filter(name=name)
         if (prefix := text(request, "name_prefix")) is not None:
@@ -93,12 +94,13 @@ class TopicViewSet(TenantViewSet):
     @extend_schema(responses=TopicSerializer)
     def retrieve(self, request: Request, organization_id: str, topic_id: str) -> Response:
         """One topic."""
-        return self.shown(find_topic(self.organization_id, topic_id))
+        return self.shown(find_plain_topic(self.organization_id, topic_id))
 
     @extend_schema(request=TopicUpdateSerializer, responses=TopicSerializer)
     def partial_update(self, request: Request, organization_id: str, topic_id: str) -> Response:
         """Change what is given; If-Match refuses what would undo somebody else's change."""
         body = self.body(TopicUpdateSerializer, partial=True)
+        find_plain_topic(self.organization_id, topic_id)
         if_match = self.if_match
         with transaction.atomic():
             topic = None
@@ -134,6 +136,7 @@ class TopicViewSet(TenantViewSet):
     )
     def destroy(self, request: Request, organization_id: str, topic_id: str) -> Response:
         """Delete: it can be had back for seven days, or, with `purge`, not at all."""
+        find_plain_topic(self.organization_id, topic_id)
         topic = do_delete_topic(
             self.caller.actor,
             self.organization_id,
@@ -147,6 +150,7 @@ class TopicViewSet(TenantViewSet):
     @action(detail=True, methods=["post"])
     def undelete(self, request: Request, organization_id: str, topic_id: str) -> Response:
         """Have a deleted topic back."""
+        find_plain_topic(self.organization_id, topic_id)
         return self.shown(do_undelete_topic(self.caller.actor, self.organization_id, topic_id))
 
     @extend_schema(request=TopicBulkSerializer, responses=TopicPageSerializer)
@@ -154,7 +158,7 @@ class TopicViewSet(TenantViewSet):
     def read(self, request: Request, organization_id: str) -> Response:
         """Many topics at once, by id or name; what there is not is left out."""
         body = self.body(TopicBulkSerializer)
-        topics = Topic.objects.of(self.organization_id)
+        topics = Topic.objects.of(self.organization_id).exclude(IS_SUBSCRIPTION)
         found = {
             topic.id: topic
             for topic in (

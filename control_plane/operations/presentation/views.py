@@ -56,14 +56,20 @@ class OperationViewSet(TenantViewSet):
     actions: ClassVar = {"list": "operation.read", "retrieve": "operation.read"}
 
     @extend_schema(
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("status", str, enum=OperationStatus.values)],
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("status", str, enum=OperationStatus.values),
+            OpenApiParameter("resource_id", str, description="What is done to this."),
+        ],
         responses=OperationPageSerializer,
     )
     def list(self, request: Request, organization_id: str) -> Response:
-        """Operations, the newest first."""
+        """Operations, the newest first: what was asked for, and takes longer than its request."""
         operations = Operation.objects.of(self.organization_id)
         if (status := choice(request, "status", OperationStatus.values)) is not None:
             operations = operations.filter(status=status)
+        if (resource_id := text(request, "resource_id")) is not None:
+            operations = operations.filter(resource_id=resource_id)
         page, cursor = page_of(request, operations, newest_first=True)
         return Response(page_body(OperationSerializer(page, many=True).data, cursor))
 

@@ -27,7 +27,8 @@ OwnLimitsSerializer = type(
 
 class QuotaSerializer(ResourceSerializer):
     """`spec` is the tenant's own; `limits` are in force, from the plan where there is no own one;
-    `used` is how much there is of what is counted here."""
+    `used` is how much there is of what is counted here, and what the cell has measured: rates of
+    the last whole minute, storage and connections at its end."""
 
     plan = serializers.CharField()
     spec = OwnLimitsSerializer()

@@ -13,6 +13,7 @@ from control_plane.quotas.logic import do_set_quota, limits_of
 from control_plane.quotas.models import TenantQuota
 from control_plane.quotas.presentation.serializers import QuotaSerializer, QuotaUpdateSerializer
 from control_plane.quotas.use import counted_use
+from control_plane.usage.facade import use_now
 
 
 class QuotaViewSet(TenantViewSet):
@@ -41,5 +42,5 @@ class QuotaViewSet(TenantViewSet):
         row.plan = plan.name
         row.spec = quota.declared()
         row.limits = limits_of(plan, quota)
-        row.used = counted_use(self.organization_id)
+        row.used = counted_use(self.organization_id) | use_now(self.organization_id)
         return self.shown(row)
