@@ -23,6 +23,8 @@ from features.filtering.indexed_records import FilteredRecords
 from features.filtering.language import parse_filter
 from features.filtering.matching import Matcher
 from features.filtering.subscriptions import Subscriptions
+from features.filtering.tag_index import SegmentTags
+from features.filtering.tag_views import TagView
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.mutant import Mutant, Patch
@@ -169,6 +171,20 @@ def _skips_the_first_of_a_segment(patch: Patch) -> None:
     patch.set(SliceScan, "run", run)
 
 
+def _passes_over_an_index(patch: Patch) -> None:
+    original: Any = TagView.__dict__["candidates"]
+
+    def candidates(
+        self: Any, tags: SegmentTags, offset: int, *, has_shown: bool
+    ) -> tuple[int, int]:
+        found: tuple[int, int] = original(self, tags, offset, has_shown=has_shown)
+        if offset == tags.base_offset and found[0] < self.next_offset:
+            return self.next_offset, self.next_offset
+        return found
+
+    patch.set(TagView, "candidates", candidates)
+
+
 def _ends_one_too_far(patch: Patch) -> None:
     """The last offset of a batch that is written anew is one too high."""
     original: Any = records.filter_batch
@@ -266,6 +282,12 @@ SUBSCRIPTION_MUTANTS: Iterable[Mutant] = (
         _skips_the_first_of_a_segment,
         options=SUBSCRIPTIONS,
         is_quick=True,
+    ),
+    Mutant(
+        "indexed segment skipped",
+        "who comes to an indexed segment is told that nothing matches there",
+        _passes_over_an_index,
+        options=SUBSCRIPTIONS,
     ),
     Mutant(
         "filtered batch one too long",
