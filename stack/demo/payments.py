@@ -58,11 +58,14 @@ class Payments:
         self._wanted_rows: list[int] = []
         self._group: Group | None = None
 
-    async def create_topic(self, client: Client, partitions: int) -> bool:
-        """Whether it is one whose tags are read."""
+    async def create_topic(
+        self, client: Client, partitions: int, *, is_there: bool = False
+    ) -> bool:
+        """Whether it is one whose tags are read, as one that `is_there` is."""
         try:
             configs = {HEADERS_PROPERTY: True}
-            await client.admin.create_topic(self._topic, partitions=partitions, configs=configs)
+            if not is_there:
+                await client.admin.create_topic(self._topic, partitions=partitions, configs=configs)
         except InvalidRequest:
             await client.admin.create_topic(self._topic, partitions=partitions)
             return False

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from stack.demo.group import GroupEvent
 from stack.demo.ledger import Verdict
+from stack.demo.neighbour import Beside
 from stack.demo.outage import CellEvent
 from stack.demo.payments import PaymentsOutcome, faults_of, row_of
 
@@ -42,11 +43,25 @@ class Outcome:
     interrupted_s: float
     elapsed_s: float
     payments: PaymentsOutcome | None
+    # Without tenants of its own: "", (), None.
+    tenant: str
+    topics: tuple[str, ...]
+    beside: Beside | None
 
     @property
     def is_good(self) -> bool:
         are_paid = self.payments is None or self.payments.is_good
-        return self.verdict.is_good and self.lag == 0 and self.is_healed and are_paid
+        is_whole = self.verdict.is_good and self.lag == 0 and are_paid
+        return is_whole and self.is_healed and self.is_apart
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether neither tenant saw anything of the other: no topic but its own, which all begin
+        alike, and no message."""
+        if self.beside is None:
+            return True
+        are_own = all(name.startswith(self.topic) for name in self.topics)
+        return are_own and self.beside.is_good(self.topic)
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -102,9 +117,10 @@ class Reporter:
         self._console.print(table)
         self._console.print()
         if outcome.is_good:
+            apart = "" if outcome.beside is None else " Neither tenant saw any of the other's."
             self._console.print(
                 f"[green]Every one of {outcome.verdict.sent:,} flights arrived exactly as sent, "
-                "in order for each key; none is missing.[/green]"
+                f"in order for each key; none is missing.{apart}[/green]"
             )
             return
         self._console.print(f"[red]{_faults(outcome)}[/red]")
@@ -136,8 +152,23 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("lag", f"{outcome.lag:,} messages not committed"),
         *row_of(outcome.payments),
         ("group history", "\n".join(describe_event(event) for event in outcome.history)),
+        *_tenant_rows(outcome),
         *_cell_rows(outcome),
         ("took", f"{outcome.elapsed_s:.1f} s in all"),
+    ]
+
+
+def _tenant_rows(outcome: Outcome) -> list[tuple[str, str]]:
+    beside = outcome.beside
+    if beside is None:
+        return []
+    return [
+        (
+            "tenants",
+            f"{outcome.tenant} sees {', '.join(outcome.topics)} with "
+            f"{sum(outcome.partition_messages):,} messages, {beside.slug} sees "
+            f"{', '.join(beside.topics)} with {beside.messages:,}",
+        )
     ]
 
 
@@ -167,6 +198,8 @@ def _faults(outcome: Outcome) -> str:
         **faults_of(outcome.payments),
     }
     found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    if not outcome.is_apart and outcome.beside is not None:
+        found = f"{found}, {outcome.beside.slug} does not have its own alone".removeprefix(", ")
     if not outcome.is_healed:
         found = f"{found}, the killed broker is not in sync again".removeprefix(", ")
     return f"Not good: {found or 'not all flights were sent'}."

@@ -1,15 +1,20 @@
 """The demo's course of events.
 
-1. A cell of three brokers of its own in a temporary folder, on free ports.
-2. A topic with several partitions and three replicas, and a group of two consumers.
-   A second group reads some of them by their tags (payments.py).
+1. A cell of three brokers with a control plane, of its own, in a temporary folder, on free ports.
+   Two tenants sign up over REST, each with a topic of the same name and a key (tenants.py).
+2. The first one's topic has several partitions and three replicas; a group of two consumers reads
+   it, and a second group some of it by tags (payments.py). The second tenant sends and reads
+   beside it all the time (neighbour.py).
 3. Most flights as fast as they go. When a third are acknowledged, one broker is killed; when two
    thirds are received, it is started again. In between, at one half, one consumer leaves and
    another takes its place.
 4. The last flights at a fixed pace, from whose sending to their receipt the latency is measured
    (measured in step 3 it would only tell how long the queue was).
 5. The killed broker is waited for until it is in sync again.
-6. The books are closed, the table is printed; the exit status says whether all is well.
+6. The books are closed, the table is printed; the exit status says whether all is well: whether
+   each tenant has all that is its own, and nothing of the other's.
+
+With brokers that somebody names there are no tenants: the topic is made over Kafka's protocol.
 
 Producer and consumers share one event loop, on purpose: what the demo shows is the path of the
 messages and that none is lost. How fast a broker is, the benchmarks say.
@@ -32,17 +37,21 @@ from types import FrameType
 from typing import Final
 
 from tidewheel import Client, ProducerRecord, ProducerSettings
+from tidewheel.access import redacted
 from tidewheel.errors import BrokerUnreachable, TidewheelError
 from tidewheel.interceptors import ProducerInterceptor
 from tidewheel.settings import ClientSettings
 
 from stack.broker_process import Stopped
+from stack.control_plane import FIRST_PERSON, first_password
 from stack.demo.flights import FLIGHTS_COUNT, Flight, data_file, read_flights
 from stack.demo.group import Group
 from stack.demo.ledger import Ledger, percentile
+from stack.demo.neighbour import Neighbour
 from stack.demo.outage import Outage, Pulse
 from stack.demo.payments import FILTER, Payments
 from stack.demo.report import Outcome, Reporter, as_json
+from stack.demo.tenants import DemoTenant, make_tenant
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.events import PartEnded, StackEvent
 from stack.hints import PROGRAM
@@ -51,6 +60,7 @@ from stack.supervisor import Supervisor
 from stack.up import StopSignals
 
 TOPIC: Final = "flights"
+TENANTS: Final = ("east", "west")
 PACED_COUNT: Final = 5_000
 PACED_PER_S: Final = 1_000
 STALLED_S: Final = 30.0
@@ -71,28 +81,17 @@ def run_demo(partitions: int, brokers: int, bootstrap: str | None, *, as_json: b
     reporter = Reporter(quiet=as_json)
     source = data_file()
     with StopSignals() as signals, contextlib.ExitStack() as resources:
-        supervisor = None
+        supervisor, tenants = None, None
         if bootstrap is None:
-            folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="tidewheel-demo-"))
-            # Postgres does not run as root, and nobody else may enter what root makes for itself.
-            Path(folder).chmod(0o755)
-            options = StackOptions(
-                data=Path(folder), brokers=brokers, port=0, settings=DEMO_SETTINGS
-            )
-            supervisor = Supervisor(options, lambda: signals.requested)
-            started_s = time.perf_counter()
             try:
-                resources.enter_context(supervisor)
+                supervisor = _own_cell(brokers, resources, signals, reporter)
+                tenants = _own_tenants(supervisor, partitions, signals, reporter)
             except Stopped:
                 return EXIT_INTERRUPTED
-            bootstrap = supervisor.bootstrap
-            what = "A broker of its own serves" if brokers == 1 else f"{brokers} brokers serve"
-            took_s = time.perf_counter() - started_s
-            reporter.say(f"{what} at {bootstrap} after {took_s:.1f} s.")
         outage = None
         if supervisor is not None and brokers >= BROKERS_TO_LOSE_ONE:
             outage = Outage(supervisor, reporter.say)
-        demo = Demo(bootstrap, partitions, source, reporter, outage)
+        demo = Demo(bootstrap or "", partitions, source, reporter, outage, tenants)
         try:
             outcome = asyncio.run(_supervised(demo, signals, supervisor))
         except asyncio.CancelledError:
@@ -109,6 +108,57 @@ def run_demo(partitions: int, brokers: int, bootstrap: str | None, *, as_json: b
 
 
 _json = as_json
+
+
+def _own_cell(
+    brokers: int, resources: contextlib.ExitStack, signals: StopSignals, reporter: Reporter
+) -> Supervisor:
+    """Raises StackError, Stopped."""
+    folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="tidewheel-demo-"))
+    # Postgres does not run as root, and nobody else may enter what root makes for itself.
+    Path(folder).chmod(0o755)
+    options = StackOptions(
+        data=Path(folder),
+        brokers=brokers,
+        port=0,
+        settings=DEMO_SETTINGS,
+        more_listeners=True,
+        control_plane=True,
+    )
+    supervisor = Supervisor(options, lambda: signals.requested)
+    started_s = time.perf_counter()
+    resources.enter_context(supervisor)
+    what = "A broker of its own serves" if brokers == 1 else f"{brokers} brokers serve"
+    took_s = time.perf_counter() - started_s
+    assert supervisor.control_plane is not None, "it was asked for"
+    rest = supervisor.control_plane.url
+    reporter.say(f"{what} at {supervisor.bootstrap}, REST at {rest}, after {took_s:.1f} s.")
+    return supervisor
+
+
+def _own_tenants(
+    supervisor: Supervisor, partitions: int, signals: StopSignals, reporter: Reporter
+) -> tuple[DemoTenant, DemoTenant]:
+    """Raises StackError, Stopped."""
+    assert supervisor.control_plane is not None, "it was asked for"
+    operator = (FIRST_PERSON, first_password(supervisor.folder))
+    made = []
+    for slug in TENANTS:
+        tenant = make_tenant(
+            supervisor.control_plane.url,
+            operator,
+            slug,
+            TOPIC,
+            partitions,
+            lambda: signals.requested,
+        )
+        reporter.say(
+            f"{slug} has signed up over REST; its topic {TOPIC} and its key are ready after "
+            f"{tenant.made_s:.1f} s."
+        )
+        made.append(tenant)
+    first, second = made
+    return first, second
 
 
 def _told(error: TidewheelError) -> str:
@@ -168,18 +218,20 @@ class Demo:
         source: Path,
         reporter: Reporter,
         outage: Outage | None,
+        tenants: tuple[DemoTenant, DemoTenant] | None = None,
     ) -> None:
-        self._bootstrap = bootstrap
+        self._tenants = tenants
+        self._bootstrap = bootstrap if tenants is None else tenants[0].url
         self._partitions = partitions
         self._source = source
         self._reporter = reporter
         self._outage = outage
         self._pulse = Pulse()
         # Somebody's own brokers may have a topic of that name.
-        self._topic = f"{TOPIC}-{uuid.uuid4().hex[:6]}"
+        self._topic = TOPIC if tenants is not None else f"{TOPIC}-{uuid.uuid4().hex[:6]}"
         self._ledger = Ledger(FLIGHTS_COUNT)
         self._value_bytes = 0
-        self._payments = Payments(bootstrap, self._topic, FLIGHTS_COUNT, self._ledger)
+        self._payments = Payments(self._bootstrap, self._topic, FLIGHTS_COUNT, self._ledger)
 
     @property
     def expected_end(self) -> str:
@@ -193,7 +245,9 @@ class Demo:
         flights = read_flights(self._source)
         pulse = () if self._outage is None else (self._pulse,)
         async with self._client("demo", ProducerSettings.throughput(), *pulse) as client:
-            are_tagged = await self._payments.create_topic(client, self._partitions)
+            are_tagged = await self._payments.create_topic(
+                client, self._partitions, is_there=self._tenants is not None
+            )
             self._reporter.say(f"Topic {self._topic} has {self._partitions} partitions.")
             if are_tagged:
                 self._reporter.say(f"A second group reads those with {FILTER}.")
@@ -219,6 +273,9 @@ class Demo:
         self._reporter.say("consumer-1 and consumer-2 join the group.")
         await self._until(group, lambda: all(map(group.has_partitions, MEMBERS)))
         accidents = asyncio.create_task(self._accidents(client, group))
+        neighbour = None
+        if self._tenants is not None:
+            neighbour = asyncio.create_task(Neighbour(self._tenants[1], self._topic).run())
         try:
             bulk_count = FLIGHTS_COUNT - PACED_COUNT
             bulk_started_s = time.perf_counter()
@@ -228,8 +285,11 @@ class Demo:
             await self._until(group, lambda: self._ledger.received >= bulk_count)
             receiving_s = time.perf_counter() - bulk_started_s
             await accidents
+            beside = None if neighbour is None else await neighbour
         finally:
             accidents.cancel()
+            if neighbour is not None:
+                neighbour.cancel()
         async with self._client("demo-paced", ProducerSettings.latency()) as paced_client:
             await self._send_paced(paced_client, flights)
         await self._until(group, lambda: self._ledger.received >= self._ledger.sent)
@@ -237,11 +297,12 @@ class Demo:
         await group.stop()
         lag = await client.admin.lag(group.name)
         ends = await client.admin.offsets(self._topic)
+        seen = await client.admin.topics()
         latencies_ms = sorted(1000 * latency_s for latency_s in self._ledger.latencies_s)
         names = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
         return Outcome(
             verdict=self._ledger.verdict(),
-            bootstrap=self._bootstrap,
+            bootstrap=redacted(self._bootstrap),
             topic=self._topic,
             partition_messages=tuple(end for _, end in sorted(ends.items())),
             keys=self._ledger.keys,
@@ -260,6 +321,9 @@ class Demo:
             interrupted_s=self._pulse.longest_s if self._outage is not None else 0.0,
             elapsed_s=time.perf_counter() - started_s,
             payments=payments,
+            tenant="" if self._tenants is None else self._tenants[0].slug,
+            topics=tuple(sorted(one.name for one in seen)) if self._tenants is not None else (),
+            beside=beside,
         )
 
     def _client(
