@@ -7,6 +7,8 @@ else than its producer thinks.
 
 - `tw-tag`, up to TAGS_PER_RECORD_MAX of them: a tag (filtering/tags.py).
 - `tw-id`: a message id of up to MESSAGE_ID_BYTES_MAX bytes, once.
+- `tw-delay` or `tw-deliver-at`, one of them and once: when the message is to be delivered
+  (delayed/times.py). It is hidden until then.
 - BROKER_HEADERS are set by the broker. From clients, who forward or mirror what they have read,
   they are plain data.
 - LATER_HEADERS have a meaning that this version cannot give them yet.
@@ -23,8 +25,10 @@ from typing import Final
 from data_plane.broker.config.definition import ConfigDefinition, Value, define
 from data_plane.cell.virtual_topics import HEADERS_PROPERTY
 from data_plane.log.file_system import Buffer
-from data_plane.log.record_rules import RecordRules
+from data_plane.log.record_rules import HidingTerms, RecordRules
 from data_plane.wire.kernel import map_header_sets, scan_headers
+from data_plane.wire.records import BatchHeader
+from features.delayed.hidden import TIME_HEADERS, hidden_form, hides, time_problem
 from features.filtering.tags import (
     TAG_BYTES_MAX,
     TAG_HEADER,
@@ -41,8 +45,6 @@ MESSAGE_ID_BYTES_MAX: Final = 64
 BROKER_HEADERS: Final = frozenset({b"tw-source", b"tw-attempt", b"tw-produced-at", b"tw-reason"})
 LATER_HEADERS: Final = frozenset(
     {
-        b"tw-deliver-at",
-        b"tw-delay",
         b"tw-cancel",
         b"tw-cancel-offset",
         b"tw-reschedule",
@@ -69,9 +71,9 @@ HEADERS_DEFINITION: Final[ConfigDefinition] = define(
     HEADERS_PROPERTY,
     "BOOLEAN",
     "false",
-    "Whether headers of records that begin with `tw-` are read: tags (`tw-tag`) and message ids "
-    "(`tw-id`). Records with others of that prefix, or with values that make no sense, are refused "
-    "then. Set when the topic is created.",
+    "Whether headers of records that begin with `tw-` are read: tags (`tw-tag`), message ids "
+    "(`tw-id`), and when to deliver (`tw-delay`, `tw-deliver-at`). Records with others of that "
+    "prefix, or with values that make no sense, are refused then. Set when the topic is created.",
 )
 
 
@@ -127,6 +129,14 @@ class HeaderRules:
             found.sort(key=lambda problem: problem[0])
         return found
 
+    def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return hides(buf, start, end, record_count)
+
+    def hidden_form(
+        self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms
+    ) -> bytearray:
+        return hidden_form(header, buf, start, end, terms)
+
 
 def _tag_problems(numbers: bytearray, reasons: Sequence[str]) -> list[tuple[int, str]]:
     """Of each record that is at fault, by its number: that of its reason, or -1."""
@@ -150,7 +160,7 @@ def tags_problem(stored: bytes) -> str | None:
 
 def _other_problems(headers: Sequence[tuple[int, bytes, bytes | None]]) -> list[tuple[int, str]]:
     problems = []
-    with_id = -1
+    with_id = with_time = -1
     for index, key, value in headers:
         problem = None
         if key == ID_HEADER:
@@ -161,6 +171,11 @@ def _other_problems(headers: Sequence[tuple[int, bytes, bytes | None]]) -> list[
             elif len(value) > MESSAGE_ID_BYTES_MAX:
                 problem = f"the id has {len(value)} bytes, more than {MESSAGE_ID_BYTES_MAX}"
             with_id = index
+        elif key in TIME_HEADERS:
+            problem = time_problem(key, value)
+            if with_time == index:
+                problem = "a record has one time to be delivered at"
+            with_time = index
         elif key in LATER_HEADERS:
             problem = "this version does not know what it means yet"
         elif key not in BROKER_HEADERS:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from data_plane.cell.metadata import Endpoint, MetadataImage
     from data_plane.cell.metadata_store import MetadataStore
     from data_plane.log.manager import LogManager
+    from data_plane.replica.partition import Partition
 
 
 class Logger(Protocol):
@@ -198,6 +199,9 @@ class Services:
     # Called with topic id and partition when retention has let a log of this broker begin later.
     retention_listeners: list[Callable[[UUID, int], None]] = field(default_factory=list)
 
+    # Told of led partitions to which records were appended that are hidden from readers.
+    hidden_listeners: list[Callable[[Partition], None]] = field(default_factory=list)
+
     # Who may do what.
     authorizer: Authorizer = field(init=False)
     # What the names in requests stand for.
@@ -218,6 +222,10 @@ class Services:
         self.shown_lags = ShownLags(self)
         self.images = ImageApplication(self)
         self.commits = Commits(self.image.version)
+
+    def hidden_appended(self, partition: Partition) -> None:
+        for listener in self.hidden_listeners:
+            listener(partition)
 
     def start(self, now_ms: int) -> None:
         for component in self.components:

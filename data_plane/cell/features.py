@@ -32,6 +32,9 @@ from typing import NamedTuple
 METADATA_VERSION = "metadata.version"
 # Topics over other topics (virtual_topics.py), of which a broker at level 0 knows nothing.
 VIRTUAL_TOPICS = "tidewheel.virtual.topics"
+# Records that are hidden until they are due; a broker at level 0 would show them. Never lowered:
+# whether there are any only the logs know.
+DELAYED_MESSAGES = "tidewheel.delayed.messages"
 # The level of a store that names none, and the one from which on fields by name may follow.
 CLOSED_LEVEL = 1
 OPEN_LEVEL = 2

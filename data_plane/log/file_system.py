@@ -77,6 +77,8 @@ class SyncSite(Enum):
     DELETED_FOLDER = "the rename that deletes a partition"
     DAMAGE = "which logs are damaged, before they are filled again"
     DAMAGE_FOLDER = "the rename of that list"
+    FOLD_FILE = "a file that snapshots of a feature's fold only name"
+    FOLD_FILE_NAME = "the name of such a file, before a snapshot relies on it"
 
 
 class File(Protocol):

@@ -20,7 +20,7 @@ from data_plane.log.checkpoints import TEMPORARY_SUFFIX, write_checkpoint, write
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.fold_snapshots import forget_written
 from data_plane.log.log_directory import LogDirectory
-from data_plane.log.log_state import Dirty, LogState
+from data_plane.log.log_state import LogState
 from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
     PARTITION_FILE,
@@ -28,6 +28,7 @@ from data_plane.log.partition_files import (
     write_log_start,
 )
 from data_plane.log.segment import Segment
+from data_plane.log.unflushed import Dirty
 
 
 class FlushJob:

@@ -37,7 +37,7 @@ from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from data_plane.log.config import LogConfig
-from data_plane.log.file_system import Buffer
+from data_plane.log.file_system import Buffer, FileSystem
 from data_plane.wire.records import BatchHeader, Record, decode_batch
 
 
@@ -51,6 +51,8 @@ class FoldContext:
     partition: int
     folder: str
     config: LogConfig
+    # For files of its own in the folder, whose names end otherwise than those of others.
+    fs: FileSystem
 
 
 class StoredBatch:
@@ -201,4 +203,27 @@ class DueFold(Fold, Protocol):
         (broker/replicas/due_openings.py)."""
 
 
-FoldFactory = Callable[[FoldContext], Fold]
+@runtime_checkable
+class FlaggedFold(Fold, Protocol):
+    """A fold that has to do with few batches: only those are applied to it."""
+
+    @property
+    def batch_flags(self) -> int:
+        """Bits of attributes: batches that have one of them are applied."""
+
+
+def flags_of(fold: Fold) -> int:
+    """The `batch_flags` of a FlaggedFold; 0 for one that sees all batches."""
+    flags: int = getattr(fold, "batch_flags", 0)
+    return flags
+
+
+def sees(fold: Fold, header: BatchHeader) -> bool:
+    """Whether the batch is one that is applied to the fold."""
+    flags = flags_of(fold)
+    return not flags or bool(header.attributes & flags)
+
+
+# None for a log of which it keeps nothing. That may depend on what the topic's configuration has
+# for record rules: when these come or go, the folds are made anew.
+FoldFactory = Callable[[FoldContext], Fold | None]

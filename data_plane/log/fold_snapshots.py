@@ -24,8 +24,9 @@ from crc32c import crc32c
 from data_plane.log.checkpoints import write_file
 from data_plane.log.file_system import Buffer, FileSystem, SyncSite
 from data_plane.log.fold import Fold
-from data_plane.log.log_state import Dirty, LogState
+from data_plane.log.log_state import LogState
 from data_plane.log.pending_snapshot import PendingSnapshot
+from data_plane.log.unflushed import Dirty
 
 PENDING_MAX = 16
 # A snapshot is read in pieces of that size.

@@ -22,7 +22,7 @@ from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
-from data_plane.log.fold import Fold, StoredBatch
+from data_plane.log.fold import Fold, StoredBatch, sees
 from data_plane.log.fold_snapshots import (
     hold_snapshots,
     snapshot_pieces,
@@ -31,7 +31,7 @@ from data_plane.log.fold_snapshots import (
 )
 from data_plane.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, encode_aborted
 from data_plane.log.leader_epochs import LeaderEpochs
-from data_plane.log.log_state import Dirty, LogState
+from data_plane.log.log_state import LogState
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
@@ -48,6 +48,7 @@ from data_plane.log.segment import (
     Segment,
 )
 from data_plane.log.segment_age import encode_append_ms
+from data_plane.log.unflushed import Dirty
 from data_plane.wire.records import BatchHeader
 
 # Below this size it is cheaper to walk the active segment again than to keep files about it.
@@ -239,11 +240,10 @@ def walk_active(
 def apply_to_folds(folds: list[Fold], starts: list[int], header: BatchHeader, data: Buffer) -> None:
     """Apply one batch to the folds whose snapshot lies at or below it."""
     if header.producer_id < 0 and len(folds) == 1:
-        # Nothing for the producer state, which is alone.
-        return
+        return  # Nothing for the producer state, which is alone.
     batch = StoredBatch(header, data)
     for fold, start in zip(folds, starts, strict=True):
-        if header.base_offset >= start:
+        if header.base_offset >= start and sees(fold, header):
             fold.apply(batch)
 
 

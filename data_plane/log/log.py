@@ -18,7 +18,7 @@ Invariants
 - What lies below the recovery point is durable, with everything that is needed to read it: data,
   names of files, time and transaction indexes, leader epochs, fold snapshots.
 - A mapped file is never truncated; truncation replaces it.
-- Everything here runs on the loop except `read_cold`, `offset_for_timestamp`,
+- Everything here runs on the loop except `read_cold`, `read_held`, `offset_for_timestamp`,
   `max_timestamp_offset` and the `run` of jobs.
 
 A log is opened without touching its files when the directory's checkpoint says where it ends
@@ -51,14 +51,14 @@ from data_plane.log.fold import FoldFactory
 from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.load_job import LoadJob
 from data_plane.log.loading import LoadedLog
-from data_plane.log.log_appends import CLIENT, COORDINATOR, AppendResult
+from data_plane.log.log_appends import CLIENT, COORDINATOR, FEATURE, AppendResult
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_state import LogState, SegmentListener
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.remainder import last_segment_below
 from data_plane.log.thinning import ThinningJob, plan_thinning
 
-__all__ = ["CLIENT", "COORDINATOR", "AppendResult", "Log"]
+__all__ = ["CLIENT", "COORDINATOR", "FEATURE", "AppendResult", "Log"]
 
 
 class Log(LogState):
@@ -73,6 +73,7 @@ class Log(LogState):
     maybe_roll = log_appends.maybe_roll
     read = log_reads.read
     read_cold = log_reads.read_cold
+    read_held = log_reads.read_held
     is_sealed_at = log_reads.is_sealed_at
     doubt = log_reads.doubt
     epoch_for_offset = log_reads.epoch_for_offset
@@ -133,6 +134,20 @@ class Log(LogState):
             if segment.file is not None:
                 self.log_directory.open_files.opened(segment)
         loading.adopt(self, loaded)
+        self._follow_factories()
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes effect from the next call on."""
+        super().update_config(config)
+        if self.is_loaded:
+            self._follow_factories()
+
+    def _follow_factories(self) -> None:
+        """Have the folds that the topic's configuration calls for; it may not have been known when
+        they were made."""
+        if list(map(type, self.new_folds())) != list(map(type, self.folds)):
+            with self.log_directory.guarding():
+                self.set_folds(loading.folds_of(self))
 
     def recover(self, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> None:
         """Open after an unclean shutdown: walk from `recovery_point` on. `may_lose` tells whether

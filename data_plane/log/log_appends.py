@@ -15,12 +15,13 @@ from data_plane.log.cleaned_end import note_fetched
 from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import File, SyncSite
-from data_plane.log.fold import StoredBatch
+from data_plane.log.fold import Fold, StoredBatch, sees
 from data_plane.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from data_plane.log.log_state import Dirty, LogState
+from data_plane.log.log_state import LogState
 from data_plane.log.partition_files import write_gaps
 from data_plane.log.producer_state import PendingSequence
 from data_plane.log.segment import Segment
+from data_plane.log.unflushed import Dirty
 from data_plane.log.vouched_date import UNKNOWN_MS
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, scan_batches
@@ -28,6 +29,9 @@ from data_plane.wire.records import BatchHeader, iter_batch_headers
 
 CLIENT = "client"
 COORDINATOR = "coordinator"
+# What a feature makes of records that were taken long ago, and has to be stored, whatever bounds
+# there are for clients now.
+FEATURE = "feature"
 # What a log keeps of its last append for those who wait for it; 20 MB for 10,000 partitions.
 TAIL_BYTES_MAX = 2048
 
@@ -62,8 +66,9 @@ def append_as_leader(
     """Store `buf[start:end]`, whole v2 batches; offsets and epoch are written into `buf`.
 
     `batches` are the kernel's headers when the caller has had them checked. `origin` is
-    "client", or "coordinator" for the broker's own batches, whose sequences and clocks are not
-    checked. `wall_ms` is the date, which timestamps are held against; without it `now_ms` is.
+    "client"; or "coordinator" or "feature" for the broker's own batches, whose sequences and clocks
+    are not checked, of a feature's not even the size. `wall_ms` is the date, which timestamps are
+    held against; without it `now_ms` is.
     `prepared_for` is the configuration with which the caller has had `validation.prepare` done.
     One write a call. Raises AppendError (nothing is stored), LogDirFailure.
     """
@@ -91,7 +96,7 @@ def append_as_leader(
     pending: dict[int, PendingSequence] | None = None
     stored: list[BatchHeader] = []
     for header in batches:
-        if header.batch_length + 12 > config.max_message_bytes:
+        if header.batch_length + 12 > config.max_message_bytes and origin != FEATURE:
             validation.check_size(header, config)
         if header.max_timestamp > timestamp_max and is_client:
             raise validation.timestamp_error(buf, header, wall_ms, config)
@@ -248,11 +253,10 @@ def _store(
             if header.producer_id >= 0:
                 producers.apply_batch(header, buf, header.position)
                 producers.note_write(header.producer_id, appended_ms)
-        if len(folds) > 1:
+        if log.fold_flags:
             for header in headers:
-                batch = StoredBatch(header, buf)
-                for fold in folds[1:]:
-                    fold.apply(batch)
+                if header.attributes & log.fold_flags or log.fold_flags < 0:
+                    _apply(folds, StoredBatch(header, buf))
     except BaseException:
         _take_back(log, segment, file)
         raise
@@ -270,6 +274,13 @@ def _store(
     log.log_end_offset = next_offset
     if log.unflushed_since_ms < 0:
         log.unflushed_since_ms = now_ms
+
+
+def _apply(folds: list[Fold], batch: StoredBatch) -> None:
+    """To those beside the producer state that see it."""
+    for fold in folds[1:]:
+        if sees(fold, batch.header):
+            fold.apply(batch)
 
 
 def _cut_failed_append(log: LogState, segment: Segment, file: File) -> bool:

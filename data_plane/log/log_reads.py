@@ -106,6 +106,14 @@ def read_cold(
     )
 
 
+def read_held(log: LogState, offset: int, *, max_offset: int) -> ReadResult:
+    """The batch that holds `offset`, as `read_cold`, also below the log start: what a fold holds on
+    to is there."""
+    return read_as_it_is(
+        log, lambda segments: _read_cold(log, segments, offset, 1, max_offset, True)
+    )
+
+
 def _read_cold(
     log: LogState,
     segments: list[Segment],

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import Flag, auto
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Protocol, TypeVar
 from uuid import UUID
@@ -24,35 +25,24 @@ from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.config import LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import CorruptSegment, LogNotLoaded
 from data_plane.log.file_system import SyncSite
-from data_plane.log.fold import DueFold, Fold, FoldContext, FoldFactory, FrozenHolds, HoldingFold
+from data_plane.log.fold import (
+    DueFold,
+    Fold,
+    FoldContext,
+    FoldFactory,
+    FrozenHolds,
+    HoldingFold,
+    flags_of,
+)
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.pending_snapshot import PendingSnapshot
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import Segment
+from data_plane.log.unflushed import Dirty, RunningFlush
 
 F = TypeVar("F")
-
-
-class Dirty(Flag):
-    """What a log's next flush has to make durable beside segment data."""
-
-    NOTHING = 0
-    # Names in the partition's folder.
-    FOLDER = auto()
-    # partition.json and the names of the partition's and the topic's folder.
-    PARENTS = auto()
-    EPOCHS = auto()
-    LOG_START = auto()
-
-
-class RunningFlush(Protocol):
-    """A flush that has begun and is not finished."""
-
-    target_offset: int
-    files: list[tuple[str, SyncSite]]
-    flags: Dirty
 
 
 class SegmentListener(Protocol):
@@ -88,6 +78,7 @@ class LogState(ABC):
         "durable_log_start",
         "epochs",
         "flushes",
+        "fold_flags",
         "folder",
         "folds_if_loaded",
         "frozen_holds",
@@ -145,7 +136,7 @@ class LogState(ABC):
         self._fold_factories = fold_factories
         self.segment_listeners = segment_listeners
         self.folds_if_loaded: list[Fold] | None = None
-        self.needs = CommittedNeeds()
+        self.needs, self.fold_flags = CommittedNeeds(), 0
         self.due_folds: list[DueFold] = []
         self.producers_if_loaded: ProducerStates | None = None
         self.segments_if_loaded: list[Segment] | None = None
@@ -299,8 +290,10 @@ class LogState(ABC):
         factories = self._fold_factories
         if not factories:
             return [ProducerStates()]
-        context = FoldContext(self.topic_id, self.topic, self.partition, self.folder, self.config)
-        return [ProducerStates(), *(factory(context) for factory in factories)]
+        fs, folder = self.log_directory.fs, self.folder
+        context = FoldContext(self.topic_id, self.topic, self.partition, folder, self.config, fs)
+        made = (factory(context) for factory in factories)
+        return [ProducerStates(), *(fold for fold in made if fold is not None)]
 
     def fold(self, kind: type[F]) -> F:
         """The fold of that type; a log has at most one of each. Raises LookupError."""
@@ -450,13 +443,16 @@ class LogState(ABC):
         self.unsynced.append((path, site))
 
     def set_folds(self, folds: list[Fold]) -> None:
-        """Replace the folds' state after a truncation."""
+        """Replace the folds' state after a truncation. `fold_flags` are those of the batches that
+        others than the producer state see, -1 for all batches."""
         self.drop_frozen_holds()
         producers = folds[0]
         assert isinstance(producers, ProducerStates)
         self.folds_if_loaded = folds
         self.needs.folds = [fold for fold in folds if isinstance(fold, HoldingFold)]
         self.due_folds = [fold for fold in folds if isinstance(fold, DueFold)]
+        flags = [flags_of(fold) for fold in folds[1:]]
+        self.fold_flags = -1 if 0 in flags else reduce(or_, flags, 0)
         self.producers_if_loaded = producers
 
     def drop_frozen_holds(self) -> None:

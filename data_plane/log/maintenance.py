@@ -33,12 +33,12 @@ from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.lanes import Job, Lane
 from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
-from data_plane.log.log_state import Dirty
 from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.log.retention import segment_deletion_job
 from data_plane.log.scrubber import Scrubber
 from data_plane.log.segment_age import AgeJob
 from data_plane.log.thinning import thinning_priority
+from data_plane.log.unflushed import Dirty
 
 LOGS_PER_TICK_MAX = 500
 # Loading a log reads its folder and walks its last segment.

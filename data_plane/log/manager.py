@@ -51,7 +51,7 @@ from data_plane.log.fold import FoldFactory
 from data_plane.log.lanes import Job, StopSign
 from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
-from data_plane.log.log_state import Dirty, LogState, SegmentListener
+from data_plane.log.log_state import LogState, SegmentListener
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.maintenance import Maintenance, MaintenanceConfig, MaintenanceFault
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX, OpenFiles
@@ -66,6 +66,7 @@ from data_plane.log.partition_folders import (
     refuse_duplicates,
 )
 from data_plane.log.permit import PERMITTED, DeletionPermit
+from data_plane.log.unflushed import Dirty
 from data_plane.log.vouched_date import VouchedDate
 
 LOCK_FILE = ".lock"

@@ -7,14 +7,27 @@ properties (`TopicProperties.record_rules`); all others pay one comparison for a
 Invariants
 - The same records get the same answer: rules know no clock and no state.
 - They are asked about what clients produce, and about nothing that the cell writes itself.
+
+Some records are stored, and not to be shown to readers as they are. The rules find them, and make
+the batch that is stored in the place of the client's (attribute HIDDEN_FLAG); what shows or hides
+records is a projection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from data_plane.log.file_system import Buffer
+from data_plane.wire.records import BatchHeader
+
+
+class HidingTerms(NamedTuple):
+    """What hidden records of a batch go by: why there can be none here ("" when there can), and the
+    date, None while it is in doubt."""
+
+    refusal: str
+    wall_ms: int | None
 
 
 class RecordRules(Protocol):
@@ -25,3 +38,12 @@ class RecordRules(Protocol):
     ) -> Sequence[tuple[int, str]]:
         """(index in the batch, what is wrong) of the records that are refused, in their order; of
         many not all. Gets a batch's plain, sound records; may run in any thread."""
+
+    def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        """Whether some of these records, which have no problems, are to be hidden."""
+
+    def hidden_form(
+        self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms
+    ) -> bytearray:
+        """The batch to store, of which some records are hidden: `header` is the client's, its plain
+        records are at buf[start:end]. Raises AppendError. In a worker thread."""

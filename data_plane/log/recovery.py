@@ -32,12 +32,13 @@ from data_plane.log.fold import Fold
 from data_plane.log.fold_snapshots import are_equal
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
-from data_plane.log.log_state import Dirty, LogState
+from data_plane.log.log_state import LogState
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import read_starts
 from data_plane.log.retention import files_to_delete
 from data_plane.log.segment import SIDE_SUFFIX, Segment
 from data_plane.log.segment_age import append_ms
+from data_plane.log.unflushed import Dirty
 from data_plane.wire.kernel_types import (
     BATCH_HEADER,
     BATCH_HEADER_BYTES,

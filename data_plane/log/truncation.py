@@ -22,7 +22,7 @@ from data_plane.log.config import INT64_MAX
 from data_plane.log.file_system import SyncSite
 from data_plane.log.fold_snapshots import cancel_pending, write_pending
 from data_plane.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
-from data_plane.log.log_state import Dirty, LogState
+from data_plane.log.log_state import LogState
 from data_plane.log.partition_files import (
     delete_derived,
     forget_unsynced_log_start,
@@ -34,6 +34,7 @@ from data_plane.log.remainder import Remainder, last_segment_below, prepare, syn
 from data_plane.log.retention import files_to_delete
 from data_plane.log.segment import APPEND_TIME_SUFFIX, Segment
 from data_plane.log.segment_checks import verify
+from data_plane.log.unflushed import Dirty
 
 
 def check_before(log: LogState, offset: int) -> None:

@@ -10,7 +10,8 @@ the fields before it can be written without touching it:
    61 the records, compressed as one piece by the codec in attributes bits 0 to 2
 
 Attributes: bit 3 timestamps are log append time, bit 4 transactional, bit 5 control batch, bit 6
-base_timestamp is the delete horizon (KIP-534). The others are unused by Kafka.
+base_timestamp is the delete horizon (KIP-534). The others are unused by Kafka; brokers set bit 7 in
+batches with records that are hidden from readers, bit 8 in batches that say what became of such.
 
 Nothing here computes more than a sum: reading, checking and writing are the kernel's.
 """
@@ -41,6 +42,9 @@ LOG_APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
+# What they mean is a feature's (docs/delayed.md); from clients they are refused.
+HIDDEN_FLAG: Final = 0x80
+FACTS_FLAG: Final = 0x100
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1

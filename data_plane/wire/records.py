@@ -308,11 +308,13 @@ def build_batch(
     is_transactional: bool = False,
     is_control: bool = False,
     log_append_time: int | None = None,
+    attributes: int = 0,
 ) -> bytearray:
-    """One batch of at least one record. `log_append_time` in ms replaces every timestamp."""
+    """One batch of at least one record. `log_append_time` in ms replaces every timestamp;
+    `attributes` are further ones."""
     if not records:
         raise ValueError("a batch has at least one record")
-    attributes = int(compression)
+    attributes |= int(compression)
     if is_transactional:
         attributes |= TRANSACTIONAL_FLAG
     if is_control:

@@ -11,8 +11,9 @@ from data_plane.broker.services import Services
 from data_plane.cell.features import VIRTUAL_TOPICS, FeatureRange
 from data_plane.cell.virtual_topics import FILTER_PROPERTY, SOURCE_PROPERTY
 from data_plane.log.file_system import Buffer
-from data_plane.log.record_rules import RecordRules
+from data_plane.log.record_rules import HidingTerms, RecordRules
 from data_plane.server.features import Feature
+from data_plane.wire.records import BatchHeader
 from features.filtering.language import InvalidFilter, parse_filter
 from features.filtering.subscriptions import Subscriptions
 from features.filtering.tag_indexes import TagIndexes
@@ -60,6 +61,14 @@ class _TakesNoRecords:
         self, buf: Buffer, start: int, end: int, record_count: int
     ) -> list[tuple[int, str]]:
         return [(0, "the topic is a subscription: produce to its source")]
+
+    def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return False
+
+    def hidden_form(
+        self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms
+    ) -> bytearray:
+        raise AssertionError("there are no records")
 
 
 _TAKES_NO_RECORDS: Final = _TakesNoRecords()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from data_plane.broker.fetch.projection import Selection, SourceBatch
 from data_plane.log.cold_files import Retired
 from data_plane.log.reads import segments_from
+from features.delayed.visibility import ALL_BUT_HIDDEN, both, not_hidden
 from features.filtering.matching import Matcher
 from features.filtering.tag_views import TagView
 
@@ -36,7 +37,7 @@ PASSED_AT_ONCE_MAX: Final = 100
 
 
 class FilteredRecords:
-    """Shows the records whose tags match."""
+    """Shows the records whose tags match, and that are not hidden."""
 
     def __init__(self, matcher: Matcher, indexes: TagIndexes) -> None:
         self._matcher = matcher
@@ -44,7 +45,11 @@ class FilteredRecords:
 
     def select(self, batch: SourceBatch) -> Selection:
         records, start, end = batch.records()
-        return self._matcher.select(records, start, end, batch.header.record_count)
+        matching = self._matcher.select(records, start, end, batch.header.record_count)
+        return both(matching, not_hidden(batch)) if matching else False
+
+    def shown_whole_until(self, log: Log, offset: int, end: int) -> int:
+        return offset
 
     def candidates(self, log: Log, offset: int, end: int, *, has_shown: bool) -> tuple[int, int]:
         segments = log.segments_if_loaded
@@ -116,10 +121,13 @@ class FilteredRecords:
 
 
 class AllRecords(FilteredRecords):
-    """Shows everything, and knows how much that is."""
+    """Shows everything that is not hidden, and knows how much that is."""
 
     def select(self, batch: SourceBatch) -> Selection:
-        return True
+        return not_hidden(batch)
+
+    def shown_whole_until(self, log: Log, offset: int, end: int) -> int:
+        return ALL_BUT_HIDDEN.shown_whole_until(log, offset, end)
 
     def candidates(self, log: Log, offset: int, end: int, *, has_shown: bool) -> tuple[int, int]:
         return offset, end

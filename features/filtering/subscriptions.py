@@ -32,6 +32,7 @@ from data_plane.cell.virtual_topics import (
     shown_count_over,
     source_of,
 )
+from data_plane.log.log import Log
 from features.filtering.indexed_records import AllRecords, FilteredRecords
 from features.filtering.language import Everything, parse_filter
 from features.filtering.matching import Matcher
@@ -51,6 +52,9 @@ class OwnRecords(UnindexedProjection):
 
     def select(self, batch: SourceBatch) -> Selection:
         return True
+
+    def shown_whole_until(self, log: Log, offset: int, end: int) -> int:
+        return end
 
 
 OWN_RECORDS: Final = OwnRecords()

@@ -79,6 +79,8 @@ def encode_headers(record: ProducerRecord) -> list[tuple[str, HeaderValue]]:
         if record.deliver_at is not None:
             raise ConfigurationError("Both delay and deliver_at are given", hint="Give one of them")
         milliseconds = duration_ms(record.delay)
+        if not milliseconds:
+            raise ConfigurationError(f"delay {record.delay!r} is no delay", hint="Leave it out")
         if milliseconds > DELAY_MS_MAX:
             raise ConfigurationError(
                 f"delay {record.delay!r} is longer than ten years", hint="Choose a shorter one"

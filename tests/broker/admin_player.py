@@ -11,6 +11,9 @@ from uuid import UUID
 
 from data_plane.broker.admin import handlers
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
+from data_plane.cell.metadata import MetadataImage
+from data_plane.log.fold import FoldFactory
+from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -48,8 +51,18 @@ class AdminPlayer(BrokerPlayer):
         properties: Mapping[str, str] | None = None,
         seed: int = 1,
         topics: TopicProperties = KAFKA_TOPIC_PROPERTIES,
+        fold_factories: Sequence[FoldFactory] = (),
+        disk: SimFileSystem | None = None,
+        image: MetadataImage | None = None,
     ) -> None:
-        super().__init__(properties, seed=seed, topics=topics)
+        super().__init__(
+            properties,
+            seed=seed,
+            topics=topics,
+            fold_factories=fold_factories,
+            disk=disk,
+            image=image,
+        )
         handlers.register_admin(self.services.handlers)
 
     def create(

@@ -17,6 +17,7 @@ from uuid import UUID
 from data_plane.broker.replicas.replication import ReplicationManager
 from data_plane.broker.request.api import Buffer, ConnectionInfo, Deferred
 from data_plane.broker.request.peers import OnResponse
+from data_plane.cell.features import newest_levels
 from data_plane.cell.metadata import (
     BrokerImage,
     MetadataImage,
@@ -26,6 +27,7 @@ from data_plane.cell.metadata import (
 from data_plane.cell.topics_draft import by_tenant
 from data_plane.replica.fetch_session import API_KEY, API_VERSION
 from data_plane.replica.partition import Partition
+from data_plane.server.features import Feature, supported_features, topic_properties
 from data_plane.wire.kernel import parse_fetch
 from data_plane.wire.kernel_types import FetchRequestView
 from tests.broker.broker_player import BrokerPlayer
@@ -132,7 +134,9 @@ class CellPlayer:
         *,
         configs: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
+        features: Sequence[Feature] = (),
     ) -> None:
+        """Brokers have `features`, at their newest levels."""
         ids = tuple(range(1, brokers_count + 1))
         partition = PartitionImage(ids, ids, 1)
         topic = TopicImage(
@@ -146,6 +150,7 @@ class CellPlayer:
             },
             topics_by_tenant=by_tenant([topic]),
             topics_by_id={TOPIC_ID: topic},
+            features=newest_levels(supported_features(features)) if features else {},
         )
         self.events: deque[Callable[[], None]] = deque()
         self.cuts: set[frozenset[int]] = set()
@@ -154,11 +159,21 @@ class CellPlayer:
         self.peers: dict[int, PlayedPeers] = {}
         self.managers: dict[int, ReplicationManager] = {}
         for node_id in ids:
-            broker = BrokerPlayer(properties, image=image, node_id=node_id, seed=node_id)
+            broker = BrokerPlayer(
+                properties,
+                image=image,
+                node_id=node_id,
+                seed=node_id,
+                topics=topic_properties(features),
+                fold_factories=[make for one in features for make in one.fold_factories],
+            )
             self.brokers[node_id] = broker
             self.peers[node_id] = broker.services.peers = PlayedPeers(self, node_id)
             manager = self.managers[node_id] = ReplicationManager(broker.services)
             broker.services.components.append(manager)
+            for feature in features:
+                if feature.plug_in is not None:
+                    feature.plug_in(broker.services)
         self.image = image
         for broker in self.brokers.values():
             broker.services.start(self.now_ms)

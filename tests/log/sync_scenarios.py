@@ -17,8 +17,9 @@ from data_plane.log.config import INT32_MAX
 from data_plane.log.damage import NOT_DAMAGED, note_damage
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import SyncSite
-from data_plane.log.sim_file_system import Fault, PowerLoss
+from data_plane.log.sim_file_system import Fault, PowerLoss, SimFileSystem
 from data_plane.wire.records import NewRecord, build_batch
+from features.delayed.runs import open_run, write_run
 from tests.log.compaction_world import CONFIG, CompactionWorld
 from tests.log.one_log import OneLog, batch_of
 from tests.log.world import World
@@ -287,7 +288,23 @@ def damage(seed: int, site: SyncSite | None) -> None:
         assert world.log.damaged_from == offset
 
 
+def fold_files(seed: int, site: SyncSite | None) -> None:
+    """A file that a fold keeps beside its snapshots, which only name it."""
+    fs = SimFileSystem()
+    fs.make_directory("/log")
+    fs.sync_directory("/", SyncSite.DATA_FOLDER)
+    fs.forgotten_site = site
+    run = write_run(fs, "/log", ((due_ms, due_ms) for due_ms in range(600)))
+    fs.power_loss(random.Random(seed))
+    assert run is not None
+    try:
+        open_run(fs, "/log", run.digest)
+    except ValueError as error:
+        raise AssertionError("the snapshot names what is not there") from error
+
+
 ALL_SCENARIOS: list[Scenario] = [
+    fold_files,
     anything,
     compaction,
     stop,
@@ -331,6 +348,8 @@ SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.APPEND_TIME: append_times,
     SyncSite.DAMAGE: damage,
     SyncSite.DAMAGE_FOLDER: damage,
+    SyncSite.FOLD_FILE: fold_files,
+    SyncSite.FOLD_FILE_NAME: fold_files,
 }
 
 # Where a history is rare, seeds that have led to it; others are tried after them.

@@ -140,6 +140,7 @@ def test_a_fold_is_told_whose_log_it_is_made_for() -> None:
     assert (context.topic_id, context.topic, context.partition) == (TOPIC_ID, "flights", 0)
     assert context.folder == one.log.folder
     assert context.config == one.config
+    assert context.fs is one.fs
 
 
 @pytest.mark.parametrize("is_known", [False, True])

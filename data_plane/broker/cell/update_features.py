@@ -19,6 +19,7 @@ from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, UpdateFeature, apply_change
 from data_plane.cell.features import (
+    DELAYED_MESSAGES,
     METADATA_VERSION,
     OPEN_LEVEL,
     VIRTUAL_TOPICS,
@@ -165,6 +166,8 @@ def _check(image: MetadataImage, update: FeatureUpdate, brokers: _Brokers) -> No
         and virtual_topics_by_source(image.topics_by_id.values())
     ):
         raise _refused(f"There are topics with a source, which need {name} at level {current}.")
+    elif name == DELAYED_MESSAGES and level < current:
+        raise _refused(f"{name} is never lowered: logs may have delayed messages.")
     elif level and image.metadata_level < OPEN_LEVEL:
         raise _invalid(
             update,

@@ -220,6 +220,14 @@ LOG_DEFINITIONS = (
         at_least(1),
     ),
     define(
+        "clock.skew.max.ms",
+        "LONG",
+        50,
+        "How far the clock may be from the metadata store's for delayed messages: beyond it none "
+        "is delivered, and none is taken whose time counts from now. Not Apache Kafka's.",
+        at_least(1),
+    ),
+    define(
         "clock.settle.ms",
         "LONG",
         300_000,

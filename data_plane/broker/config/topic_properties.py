@@ -25,7 +25,8 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, Value, by_name
 from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
 from data_plane.log.file_system import Buffer
-from data_plane.log.record_rules import RecordRules
+from data_plane.log.record_rules import HidingTerms, RecordRules
+from data_plane.wire.records import BatchHeader
 
 # A broker property, and the factor from its unit to the topic property's; the finest unit first.
 Synonyms = tuple[tuple[str, int], ...]
@@ -96,6 +97,17 @@ class _AllRules:
             for problem in rules.problems(buf, start, end, record_count)
         ]
         return sorted(found, key=lambda problem: problem[0])
+
+    def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return any(rules.hides(buf, start, end, record_count) for rules in self._rules)
+
+    def hidden_form(
+        self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms
+    ) -> bytearray:
+        for rules in self._rules:
+            if rules.hides(buf, start, end, header.record_count):
+                return rules.hidden_form(header, buf, start, end, terms)
+        raise AssertionError("none of the rules hides a record of the batch")
 
 
 def _compaction_lags(values: Mapping[str, Value]) -> str | None:

@@ -14,8 +14,7 @@
 A request looks as often as it wants to (`start_over`, `look_at`); what it was told last, `results`,
 is what is sent.
 
-Deliberately absent: which partitions are looked at, and waiting (fetch_poll.py, large_fetches.py);
-the answer's bytes (fetch_response.py).
+Deliberately absent: which partitions are looked at, waiting (fetch_poll.py), the answer's bytes.
 """
 
 from __future__ import annotations
@@ -30,11 +29,13 @@ from data_plane.broker.fetch.fetch_results import (
     lost_result,
     partition_result,
     result_without_records,
+    shown_result,
+    shown_whole_until,
 )
 from data_plane.broker.fetch.fetch_rights import FetchRights
 from data_plane.broker.fetch.fetch_scans import FetchScans
 from data_plane.broker.fetch.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
-from data_plane.broker.fetch.projected_reads import closing_batch, joined
+from data_plane.broker.fetch.projected_reads import closing_batch
 from data_plane.broker.fetch.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.request.api import Buffer, RequestContext
 from data_plane.broker.request.partition_errors import UNKNOWN_PARTITION_CODES, check_leader_epoch
@@ -102,8 +103,7 @@ class FetchReads:
         self._bytes_min = view.min_bytes
         self.results: list[PartitionResult] = []
         self.must_answer = False
-        # Bytes in the results, and what counts towards `min_bytes`: that and what is there but
-        # would be more than the limits allow.
+        # Bytes in the results; with what is there and would be too much, they make `min_bytes`.
         self._size = 0
         self._available = 0
         self.cold: list[ColdRead] = []
@@ -351,10 +351,17 @@ class FetchReads:
         bytes_left: int,
         is_first: bool,
     ) -> PartitionResult | None:
-        scans = self._scans
-        if scans is None:
-            connection = self._context.connection
-            scans = self._scans = FetchScans(self._services, self._cold_reads, connection)
+        whole_end = shown_whole_until(target, partition, limit)
+        if whole_end > target.wanted.fetch_offset:
+            result = self._read_records(target, partition, whole_end, bytes_left, is_first)
+            if result is not None or whole_end == limit:
+                # Of what lies behind, more may be shown.
+                self.must_answer |= whole_end < limit
+                return result
+        scans = self._scans or FetchScans(
+            self._services, self._cold_reads, self._context.connection
+        )
+        self._scans = scans
         bytes_max = min(target.wanted.partition_max_bytes, bytes_left)
         scan = scans.look_at(target, partition, limit, bytes_max)
         batches = scan.fitting(bytes_max)
@@ -368,13 +375,7 @@ class FetchReads:
             if scan.position >= limit:
                 self._nothing_new(target, partition)
             return None
-        result = partition_result(self.rights, target, partition)
-        result.buffers = joined(batches)
-        result.size = sum(len(shown.buffer) for shown in batches)
-        if self.rights.is_read_committed:
-            result.aborted = partition.log.aborted_transactions(
-                batches[0].base_offset, batches[-1].next_offset
-            )
+        result = shown_result(self.rights, target, partition, batches)
         scans.send(target, batches)
         self._size += result.size
         if scan.error is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from data_plane.broker.fetch.fetch_response import PartitionResult
+from data_plane.broker.fetch.projected_reads import ShownBatch, joined
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 
@@ -78,3 +80,27 @@ def failed_result(
         error=repr(error),
     )
     return PartitionResult(target, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def shown_result(
+    rights: FetchRights,
+    target: FetchPartition,
+    partition: Partition,
+    batches: Sequence[ShownBatch],
+) -> PartitionResult:
+    """With what a projection shows, some batches. Raises LogError."""
+    result = partition_result(rights, target, partition)
+    result.buffers = joined(batches)
+    result.size = sum(len(shown.buffer) for shown in batches)
+    if rights.is_read_committed:
+        result.aborted = partition.log.aborted_transactions(
+            batches[0].base_offset, batches[-1].next_offset
+        )
+    return result
+
+
+def shown_whole_until(target: FetchPartition, partition: Partition, limit: int) -> int:
+    """Up to where what a projected partition shows is read as it is stored."""
+    assert target.projected is not None
+    offset = target.wanted.fetch_offset
+    return target.projected.projection.shown_whole_until(partition.log, offset, limit)

@@ -88,6 +88,10 @@ class Projection(Protocol):
     def select(self, batch: SourceBatch) -> Selection:
         """What is shown of a batch that holds no control record. May run in any thread."""
 
+    def shown_whole_until(self, log: Log, offset: int, end: int) -> int:
+        """Up to where, in [offset, end], everything from `offset` on is shown as it is stored, with
+        whole batches: that much is read without being looked at. On the loop, from memory."""
+
 
 class UnindexedProjection:
     """What a projection answers that knows nothing without reading."""
@@ -102,6 +106,9 @@ class UnindexedProjection:
         self, log: Log, offset: int, end: int, aborted: Sequence[AbortedTransaction]
     ) -> tuple[int, int, int]:
         return 0, offset, end
+
+    def shown_whole_until(self, log: Log, offset: int, end: int) -> int:
+        return offset
 
 
 def find_candidates(

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from data_plane.log import validation
 from data_plane.log.config import COMPRESSION_PRODUCER, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
-from data_plane.log.record_rules import RecordRules
+from data_plane.log.record_rules import HidingTerms, RecordRules
 from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge, Unpacker, UnpackerPool
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, too_many_parts, walk_records
@@ -152,7 +152,8 @@ class ProduceChecks:
             self._here_ruled_left -= _unpacked_bytes(records, batch)
             if self._here_ruled_left < 0:
                 return None
-            _check_rules(config.record_rules, buf, records, batch)
+            if _check_rules(config.record_rules, buf, records, batch):
+                return None
         if batches[0].max_timestamp != _INT64.unpack_from(buf, start + MAX_TIMESTAMP_POSITION)[0]:
             return _with_max_timestamp(buf, start, batches)
         return batches
@@ -189,10 +190,12 @@ class ProduceChecks:
         *,
         zstd_allowed: bool,
         wall_ms: int,
+        terms: HidingTerms,
         name: str,
     ) -> Checked | Refusal:
         """All that is proportional to the records, what the log of partition `name` would do for
-        `config` included. `wall_ms` is the date, which timestamps are held against."""
+        `config` included. `wall_ms` is the date, which timestamps are held against. Batches with
+        records that are to be hidden become others, by `terms`."""
         unpacker = unpackers.take()
         try:
             batches = _batches_of(buf, start, end, config, zstd_allowed=zstd_allowed)
@@ -203,8 +206,10 @@ class ProduceChecks:
             if batch.attributes & CODEC_MASK:
                 records = self._unpacked(buf, batch, unpacker)
                 batches = [_walked(records, batch)]
-            if config.record_rules is not None:
-                _check_rules(config.record_rules, buf, records, batch)
+            rules = config.record_rules
+            if rules is not None and _check_rules(rules, buf, records, batch):
+                buf, batches = _hidden(rules, buf, records, batches[0], terms)
+                start, end = 0, len(buf)
             records = None
             unpacker.forget()
             batches = _with_max_timestamp(buf, start, batches)
@@ -288,16 +293,21 @@ def _unpacked_bytes(records: Buffer | None, batch: BatchHeader) -> int:
     return batch.end_position - batch.records_position if records is None else len(records)
 
 
+def _place_of(
+    buf: WritableBuffer, records: Buffer | None, batch: BatchHeader
+) -> tuple[Buffer, int, int]:
+    """Where the plain records are; `records` are the unpacked ones of a compressed batch."""
+    if records is None:
+        return buf, batch.records_position, batch.end_position
+    return records, 0, len(records)
+
+
 def _check_rules(
     rules: RecordRules, buf: WritableBuffer, records: Buffer | None, batch: BatchHeader
-) -> None:
-    """`records` are the unpacked ones of a compressed batch. Raises AppendError."""
-    if records is None:
-        problems = rules.problems(
-            buf, batch.records_position, batch.end_position, batch.record_count
-        )
-    else:
-        problems = rules.problems(records, 0, len(records), batch.record_count)
+) -> bool:
+    """Whether some of the records are to be hidden. Raises AppendError."""
+    place = _place_of(buf, records, batch)
+    problems = rules.problems(*place, batch.record_count)
     if problems:
         index, problem = problems[0]
         raise AppendError(
@@ -306,6 +316,21 @@ def _check_rules(
             len(problems),
             lambda: problems[:RECORDS_OUTLINED_MAX],
         )
+    return rules.hides(*place, batch.record_count)
+
+
+def _hidden(
+    rules: RecordRules,
+    buf: WritableBuffer,
+    records: Buffer | None,
+    batch: BatchHeader,
+    terms: HidingTerms,
+) -> tuple[bytearray, list[BatchHeader]]:
+    """The batch that is stored, and its header. Raises AppendError."""
+    if terms.refusal:
+        raise AppendError(ErrorCode.INVALID_RECORD, terms.refusal)
+    stored = rules.hidden_form(batch, *_place_of(buf, records, batch), terms)
+    return stored, [read_batch_header(stored, 0)]
 
 
 def _walked(records: Buffer, batch: BatchHeader) -> BatchHeader:

@@ -18,8 +18,7 @@ before the append (NOT_ENOUGH_REPLICAS).
 
 Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
 topics, acks other than -1, 0, 1, old message formats. Transactional batches get INVALID_TXN_STATE,
-or without a transactional id TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no transaction can be open,
-since the transaction APIs are not advertised.
+or without a transactional id TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no transaction can be open.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ import functools
 from collections.abc import Callable
 from uuid import UUID
 
+from data_plane.broker.produce.hiding import hiding_terms
 from data_plane.broker.produce.produce_checks import (
-    CONTROL_RECORDS_REFUSED,
     SPECIAL_BATCH_BITS,
     Checked,
     ProduceChecks,
@@ -47,6 +46,7 @@ from data_plane.broker.produce.produce_rights import (
     is_virtual,
     may_still_append,
     may_write,
+    refuse_control_records,
     refuse_transaction,
 )
 from data_plane.broker.produce.produce_waits import WaitingProduce
@@ -67,7 +67,7 @@ from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
 from data_plane.wire.kernel import parse_produce
-from data_plane.wire.kernel_types import BatchHeader, ProducePartition, ProduceTopic
+from data_plane.wire.kernel_types import HIDDEN_FLAG, BatchHeader, ProducePartition, ProduceTopic
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
@@ -276,6 +276,7 @@ class _Produce:
             self._services.thread_unpackers,
             zstd_allowed=self._version >= ZSTD_VERSION,
             wall_ms=self._services.wall_clock.wall_ms(now_ms),
+            terms=hiding_terms(self._services, partition, now_ms),
             name=f"{partition.topic}-{partition.index}",
         )
         self._work_elsewhere(work)
@@ -365,6 +366,8 @@ class _Produce:
         else:
             buf, start, end, batches, prepared_for = found
             self._store(partition, answer, buf, start, end, batches, now_ms, prepared_for)
+            if batches[0].attributes & HIDDEN_FLAG:
+                self._services.hidden_appended(partition)
 
     def _complete(self) -> None:
         answer = self.answer()
@@ -418,7 +421,8 @@ class _Produce:
         # An id may be anybody's, or of a topic that is deleted.
         is_ours = partition is not None and partition.tenant == self._tenant
         if partition is None or partition.leader_error is not ErrorCode.NONE or not is_ours:
-            self._say_why_not_here(topic_id, index, answer)
+            if not is_virtual(self._context, topic_id, index, answer):
+                answer.fail(self._why_not_here(topic_id, index))
             return None
         if partition.topic in partitions.internal_topics and partition.tenant == DEFAULT_TENANT:
             answer.fail(
@@ -446,10 +450,6 @@ class _Produce:
         error = self._why_not_here(topic_id, piece.partition_index)
         answer.fail(error if error in UNKNOWN_PARTITION_CODES else ErrorCode.INVALID_REQUIRED_ACKS)
 
-    def _say_why_not_here(self, topic_id: bytes, index: int, answer: PartitionAnswer) -> None:
-        if not is_virtual(self._context, topic_id, index, answer):
-            answer.fail(self._why_not_here(topic_id, index))
-
     def _why_not_here(self, topic_id: bytes, index: int) -> ErrorCode:
         partitions = self._services.partitions
         if self._version < TOPIC_IDS_VERSION:
@@ -469,8 +469,7 @@ class _Produce:
     ) -> None:
         self._services.counters.refused_batches += 1
         if is_control:
-            answer.fail(ErrorCode.INVALID_RECORD, CONTROL_RECORDS_REFUSED)
-            answer.log_start_offset = partition.log.log_start_offset
+            refuse_control_records(partition, answer)
         else:
             refuse_transaction(self._context, self._view.transactional_id, answer)
 

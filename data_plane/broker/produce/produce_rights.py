@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from data_plane.broker.produce.produce_checks import TRANSACTIONS_REFUSED
+from data_plane.broker.produce.produce_checks import (
+    CONTROL_RECORDS_REFUSED,
+    TRANSACTIONS_REFUSED,
+)
 from data_plane.broker.produce.produce_response import TOPIC_IDS_VERSION, PartitionAnswer
 from data_plane.broker.request.api import RequestContext
 from data_plane.cell.acls import AclOperation, AclResourceType
 from data_plane.cell.virtual_topics import shown_count
+from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import ProduceTopic
 
@@ -55,6 +59,11 @@ def refuse_transaction(
         answer.fail(ErrorCode.INVALID_TXN_STATE, TRANSACTIONS_REFUSED)
     else:
         answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def refuse_control_records(partition: Partition, answer: PartitionAnswer) -> None:
+    answer.fail(ErrorCode.INVALID_RECORD, CONTROL_RECORDS_REFUSED)
+    answer.log_start_offset = partition.log.log_start_offset
 
 
 def is_virtual(

@@ -161,6 +161,18 @@ class WallClock:
         self.store_offset = StoreOffset(self._offset_ms - offset_ms, uncertainty_ms, measured_ms)
 
     @property
+    def skew_ms(self) -> int | None:
+        """How far this clock is from what all brokers go by: the metadata store's, as last compared
+        and gone on by elapsed time. A broker that is alone goes by its own. None while nobody
+        knows."""
+        store = self._store
+        if store is None:
+            return 0
+        if store.trusted_ms is None or not store.is_trusted:
+            return None
+        return abs(self._offset_ms - int(store.trusted_ms))
+
+    @property
     def vouched_offset_ms(self) -> int | None:
         """What to add to the steady time for a date that is vouched for: what the wall clock shows
         or, where that is in doubt, what the metadata store's does. None while that is, too."""

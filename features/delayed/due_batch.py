@@ -1,0 +1,123 @@
+"""From hidden originals to the batch that delivers them; for a worker thread.
+
+    original    key, value, tw-tag: eu, tw-deliver-at: …     at offset 100, hidden
+    delivered   key, value, tw-tag: eu, tw-source: orders/3/100, tw-produced-at: …   in a new batch
+
+Invariants
+- The batch has FACTS_FLAG: what its records name in `tw-source` is delivered by being in it.
+- It has one record for each of `entries`, and no producer.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from data_plane.log.config import LOG_APPEND_TIME
+from data_plane.log.errors import LogError
+from data_plane.log.log import Log
+from data_plane.wire.errors import InvalidRecords
+from data_plane.wire.kernel_types import FACTS_FLAG
+from data_plane.wire.records import (
+    NewRecord,
+    Record,
+    build_batch,
+    decode_batch,
+    read_batch_header,
+)
+from features.delayed.fold import SOURCE_HEADER, source_of
+from features.delayed.runs import Entry
+from features.delayed.times import DELIVER_AT_HEADER
+
+PRODUCED_AT_HEADER: Final = b"tw-produced-at"
+# Of keys, values and headers, with one record more.
+RECORDS_BYTES_MAX: Final = 1 << 20
+# Of the originals' batches that are unpacked at a time.
+BATCHES_KEPT_MAX: Final = 16
+
+_TAKEN_OFF: Final = frozenset({DELIVER_AT_HEADER, SOURCE_HEADER, PRODUCED_AT_HEADER})
+
+
+class DueBatch(NamedTuple):
+    """`batch` delivers the originals of `entries`; those at `unreadable`, with why, are still to
+    be. Without any that could be read `batch` is empty."""
+
+    batch: bytearray
+    entries: list[Entry]
+    unreadable: dict[int, str]
+
+
+class _Originals:
+    """Reads records, and keeps the last batches."""
+
+    def __init__(self, log: Log, end_offset: int) -> None:
+        self._log = log
+        self._end_offset = end_offset
+        self._kept: dict[int, dict[int, Record]] = {}
+        self.compression = 0
+
+    def find(self, offset: int) -> Record | None:
+        """Raises LogError and InvalidRecords."""
+        for records in self._kept.values():
+            if offset in records:
+                return records[offset]
+        read = self._log.read_held(offset, max_offset=self._end_offset)
+        data = b"".join(bytes(buffer) for buffer in read.buffers)
+        if not data:
+            return None
+        self.compression = read_batch_header(data, 0).compression
+        records = {record.offset: record for record in decode_batch(data, 0)}
+        if len(self._kept) >= BATCHES_KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        self._kept[read_batch_header(data, 0).base_offset] = records
+        return records.get(offset)
+
+
+def make_due_batch(
+    log: Log, entries: list[Entry], end_offset: int, source: tuple[str, int], wall_ms: int
+) -> DueBatch:
+    """The batch for the first of these, as many as go into one. `source`: topic and partition.
+    Raises LogDirFailure, LogDeleted and what else says that the log is gone."""
+    originals = _Originals(log, end_offset)
+    records: list[NewRecord] = []
+    read: list[Entry] = []
+    unreadable: dict[int, str] = {}
+    size = 0
+    bytes_max = min(RECORDS_BYTES_MAX, log.config.segment_bytes // 2)
+    for due_ms, offset in entries:
+        try:
+            original = originals.find(offset)
+        except (LogError, InvalidRecords) as error:
+            unreadable[offset] = str(error)
+            continue
+        if original is None:
+            unreadable[offset] = "there is no record at its offset"
+            continue
+        read.append((due_ms, offset))
+        records.append(_delivered(original, source, wall_ms))
+        size += _size_of(original)
+        if size >= bytes_max:
+            break
+    if not records:
+        return DueBatch(bytearray(), [], unreadable)
+    is_stamped = log.config.message_timestamp_type == LOG_APPEND_TIME
+    batch = build_batch(
+        records,
+        compression=originals.compression,
+        log_append_time=wall_ms if is_stamped else None,
+        attributes=FACTS_FLAG,
+    )
+    return DueBatch(batch, read, unreadable)
+
+
+def _delivered(original: Record, source: tuple[str, int], wall_ms: int) -> NewRecord:
+    headers = (
+        *(header for header in original.headers if header[0] not in _TAKEN_OFF),
+        (SOURCE_HEADER, source_of(*source, original.offset)),
+        (PRODUCED_AT_HEADER, b"%d" % original.timestamp),
+    )
+    return NewRecord(wall_ms, original.key, original.value, headers)
+
+
+def _size_of(record: Record) -> int:
+    headers = sum(len(key) + len(value or b"") for key, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers

@@ -1,0 +1,33 @@
+"""What delayed messages plug into a broker: a fold, what readers see, and firing.
+
+They are not switched on yet: no broker supports a level of theirs (DELAYED_LEVELS), so that none
+can be finalized, and Produce refuses them. First a replica that begins at its leader's log start
+has to get what the leader holds below that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from data_plane.broker.services import Services
+from data_plane.cell.features import DELAYED_MESSAGES, FeatureRange
+from data_plane.server.features import Feature
+from features.delayed.firing import Firing
+from features.delayed.fold import make_fold
+from features.delayed.visibility import HidingTopics
+
+
+def _plug_in(services: Services) -> None:
+    hiding = HidingTopics(services)
+    services.projections.register(hiding)
+    services.image_listeners.append(hiding.image_changed)
+    services.components.append(Firing(services))
+
+
+# What a broker will support.
+DELAYED_LEVELS: Final = FeatureRange(DELAYED_MESSAGES, 0, 1)
+
+DELAYED: Final = Feature(
+    fold_factories=(make_fold,),
+    plug_in=_plug_in,
+)

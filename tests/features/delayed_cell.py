@@ -1,0 +1,277 @@
+"""A cell of three brokers with delayed messages, over random histories: leaders change, some hear
+of it later, paths are cut, clocks are off, and work of threads takes its time.
+
+What must hold, whatever happens:
+- A message is delivered once, never before it is due by the clock of whoever delivered it, and no
+  reader sees it before, give or take what clocks may be off.
+- What was acknowledged is delivered.
+- All replicas end with the same log, and with nothing pending.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
+from data_plane.wire.records import (
+    BatchHeader,
+    NewRecord,
+    Record,
+    build_batch,
+    decode_batch,
+    iter_batch_headers,
+)
+from features.catalogue import FEATURES
+from features.delayed.feature import DELAYED, DELAYED_LEVELS
+from features.delayed.firing import fold_of
+from features.delayed.fold import source_offset
+from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
+from tests.broker.broker_player import Pending
+from tests.broker.cell_player import TOPIC, CellPlayer
+
+SWITCHED_ON = [replace(one, levels=DELAYED_LEVELS) if one is DELAYED else one for one in FEATURES]
+SKEW_MS_MAX = 50
+DELAY_MS_MAX = 400
+CONFIGS = {"tidewheel.headers": "true", "file.delete.delay.ms": "0"}
+
+
+class OffClock:
+    """A broker's date, which a history sets off, and how far that is from the store's."""
+
+    def __init__(self) -> None:
+        self.off_ms = 0
+
+    @property
+    def skew_ms(self) -> int:
+        return abs(self.off_ms)
+
+    def wall_ms(self, now_ms: int) -> int:
+        return now_ms + self.off_ms
+
+
+class Sent:
+    """A batch that was produced: its values, when each is due, and what was answered."""
+
+    def __init__(self, due_ms: dict[bytes, int], pending: Pending) -> None:
+        self.due_ms = due_ms
+        self.pending = pending
+
+    @property
+    def is_acknowledged(self) -> bool:
+        if not self.pending.is_answered:
+            return False
+        ((part,),) = (topic.partition_responses for topic in self.pending.response.responses)
+        return bool(part.error_code == ErrorCode.NONE)
+
+
+class DelayedCell:
+    """One history."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.cell = CellPlayer(3, configs=CONFIGS, features=SWITCHED_ON)
+        self.clocks = {node_id: OffClock() for node_id in self.cell.brokers}
+        for node_id, broker in self.cell.brokers.items():
+            broker.services.wall_clock = self.clocks[node_id]  # type: ignore[assignment]
+        self.sent: list[Sent] = []
+        # By the time of the world, give or take SKEW_MS_MAX for delays.
+        self.due_ms: dict[bytes, int] = {}
+        # What readers were shown before it was deleted.
+        self.delivered: set[bytes] = set()
+
+    @property
+    def now_ms(self) -> int:
+        return self.cell.now_ms
+
+    def step(self) -> None:
+        actions = [self.produce] * 6 + [self.deliver] * 10 + [self.work] * 10
+        actions += [self.pass_time] * 8 + [self.read] * 3
+        actions += [self.elect, self.tell, self.cut, self.heal, self.set_clock, self.forget_old]
+        self.rng.choice(actions)()
+
+    def leaders(self) -> list[int]:
+        """Those that take themselves for the leader."""
+        return [one for one in self.cell.brokers if self.cell.replica(one).is_leader]
+
+    def produce(self) -> None:
+        leaders = self.leaders()
+        if not leaders:
+            return
+        node_id = self.rng.choice(leaders)
+        records, due_ms = [], {}
+        for _ in range(self.rng.randrange(1, 4)):
+            value = b"%d" % len(self.due_ms)
+            delay_ms = self.rng.choice([-50, 1, 2, 30, 255, 256, 257, DELAY_MS_MAX])
+            headers: tuple[tuple[bytes, bytes], ...] = ()
+            if self.rng.random() < 0.5 and delay_ms > 0:
+                headers = ((b"tw-delay", b"%dms" % delay_ms),)
+            elif self.rng.random() < 0.8:
+                headers = ((DELIVER_AT_HEADER, b"%d" % (self.now_ms + delay_ms)),)
+            else:
+                delay_ms = -DELAY_MS_MAX
+            due_ms[value] = self.due_ms[value] = self.now_ms + delay_ms
+            records.append(NewRecord(self.now_ms, None, value, headers))
+        batch = build_batch(records, compression=self.rng.choice([0, 4]))
+        pending = self.cell.brokers[node_id].produce(TOPIC, [], batch=batch)
+        self.sent.append(Sent(due_ms, pending))
+
+    def deliver(self) -> None:
+        for _ in range(self.rng.randrange(1, 6)):
+            if self.cell.events:
+                self.cell.deliver()
+
+    def work(self) -> None:
+        """A thread of some broker has done something."""
+        broker = self.cell.brokers[self.rng.choice(list(self.cell.brokers))]
+        if broker.executor.queue:
+            broker.executor.run_one()
+            broker.services.wakes.run(broker.now_ms)
+
+    def pass_time(self) -> None:
+        ms = self.rng.choice([1, 1, 2, 5, 40])
+        for broker in self.cell.brokers.values():
+            broker.pass_time(ms)
+
+    def elect(self) -> None:
+        """Another leader, of which not all hear at once. All are in sync, so it may be any."""
+        told = [one for one in self.cell.brokers if self.rng.random() < 0.6]
+        self.cell.change(leader=self.rng.choice(list(self.cell.brokers)), only=told)
+
+    def tell(self) -> None:
+        self.cell.tell()
+
+    def cut(self) -> None:
+        self.cell.cuts.add(frozenset(self.rng.sample(list(self.cell.brokers), 2)))
+
+    def heal(self) -> None:
+        self.cell.cuts.clear()
+
+    def set_clock(self) -> None:
+        clock = self.rng.choice(list(self.clocks.values()))
+        clock.off_ms = self.rng.choice([0, 0, 0, -SKEW_MS_MAX, SKEW_MS_MAX, 51, -300, 100_000])
+
+    def forget_old(self) -> None:
+        """Clear what is committed, as DeleteRecords does, and let retention look."""
+        replicas = [self.cell.replica(node_id) for node_id in self.cell.brokers]
+        if len({one.log.log_end_offset for one in replicas}) > 1:
+            # A replica that begins anew at the log start does not get what is held below it.
+            return
+        for node_id in self.leaders():
+            log = self.cell.replica(node_id).log
+            log.roll()
+            log.flush()
+            if self.rng.random() < 0.3:
+                self.delivered.update(record.value or b"" for record in self.seen_at(node_id))
+                log.delete_records(max(log.log_start_offset, log.high_watermark - 1))
+            log.apply_retention(self.now_ms)
+
+    # What readers see
+
+    def read(self) -> None:
+        for node_id in self.leaders():
+            for record in self.seen_at(node_id):
+                due_ms = self.due_ms[record.value or b""]
+                assert self.now_ms >= due_ms - 2 * SKEW_MS_MAX, f"{record} is early"
+
+    def seen_at(self, node_id: int) -> list[Record]:
+        """By a consumer that begins at the log start."""
+        broker, partition = self.cell.brokers[node_id], self.cell.replica(node_id)
+        offset, found = partition.log.log_start_offset, []
+        while offset < partition.high_watermark:
+            pending = broker.fetch({(TOPIC, 0): offset})
+            for _ in range(20):
+                if pending.is_answered:
+                    break
+                broker.run_jobs()
+                broker.services.tick(broker.now_ms)
+            before = offset
+            for topic in pending.response.responses:
+                for part in topic.partitions:
+                    for header in iter_batch_headers(
+                        part.records or b"", 0, len(part.records or b"")
+                    ):
+                        offset = header.next_offset
+                        if not header.is_control:
+                            found += decode_batch(part.records, header.position)
+            if offset == before:
+                break
+        return found
+
+    # The end
+
+    def settle(self) -> None:
+        """Faults end, and all that was given for later becomes due."""
+        for clock in self.clocks.values():
+            clock.off_ms = 0
+        self.heal()
+        self.tell()
+        self.cell.run(2_500)
+
+    def check(self) -> None:
+        (leader,) = self.leaders()
+        logs = {node_id: self.batches(node_id) for node_id in self.cell.brokers}
+        assert all(log == logs[leader] for log in logs.values()), "replicas differ"
+        hidden: dict[int, int] = {}
+        fired: Counter[int] = Counter()
+        values: Counter[bytes] = Counter()
+        for header, records in logs[leader]:
+            for record in records:
+                headers = dict(record.headers)
+                is_hidden = header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers
+                if is_hidden:
+                    hidden[record.offset] = deliver_at_ms(headers[DELIVER_AT_HEADER])
+                    continue
+                values[record.value or b""] += 1
+                if header.attributes & FACTS_FLAG:
+                    source = source_offset(headers[b"tw-source"])
+                    fired[source] += 1
+                    if source in hidden:
+                        assert record.timestamp >= hidden[source], f"{record} is early"
+        twice = [value for value, count in values.items() if count > 1]
+        assert not twice, f"delivered twice: {twice}"
+        assert set(hidden) <= set(fired), f"not delivered: {sorted(set(hidden) - set(fired))}"
+        assert max(fired.values(), default=1) == 1
+        self.check_acknowledged(values)
+        for node_id in self.cell.brokers:
+            fold = fold_of(self.cell.replica(node_id).log)
+            assert fold is not None
+            assert len(fold) == 0
+
+    def check_acknowledged(self, values: Counter[bytes]) -> None:
+        """What was acknowledged is there, or was before it was deleted."""
+        lost = [
+            value
+            for sent in self.sent
+            if sent.is_acknowledged
+            for value in sent.due_ms
+            if not values[value] and value not in self.delivered
+        ]
+        assert not lost, f"acknowledged and not delivered: {lost}"
+
+    def batches(self, node_id: int) -> list[tuple[BatchHeader, list[Record]]]:
+        """All that is on the disk from where all have their log start."""
+        log = self.cell.replica(node_id).log
+        starts = [self.cell.replica(one).log.log_start_offset for one in self.cell.brokers]
+        found, offset = [], max(starts)
+        while offset < log.log_end_offset:
+            read = log.read_cold(
+                offset, 1 << 20, max_offset=log.log_end_offset, at_least_one_batch=True
+            )
+            data = b"".join(bytes(buffer) for buffer in read.buffers)
+            for header in iter_batch_headers(data, 0, len(data)):
+                found.append((header._replace(position=0), decode_batch(data, header.position)))
+            offset = read.next_offset
+        return found
+
+
+def play(seed: int, steps: int = 250) -> DelayedCell:
+    """A history, to its end. Raises AssertionError."""
+    one = DelayedCell(seed)
+    for _ in range(steps):
+        one.step()
+    one.settle()
+    one.check()
+    return one

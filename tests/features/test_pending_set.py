@@ -1,0 +1,284 @@
+"""The pending set against a dict: with upkeep at any time, restarts, cuts, and crashes at every
+write."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from data_plane.log.file_system import SyncSite
+from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
+from features.delayed import snapshot
+from features.delayed.pending_set import PendingSet, UpkeepJob, entries_in
+from features.delayed.runs import RUN_SUFFIX, entries_of, memory_run, open_run, write_run
+from features.delayed.snapshot import FoldState, runs_named_in
+
+FOLDER = "/log"
+# So few that a short history has all of it.
+NEAR_MAX, NEAR_LOW, RUN_ENTRIES, RUNS_MERGED, DONE_MAX = 16, 4, 8, 3, 6
+
+
+class World:
+    """A pending set on a disk, what is to be in it, and its snapshots, as a log would keep them."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.fs = SimFileSystem()
+        self.fs.make_directory(FOLDER)
+        self.fs.sync_directory("/", SyncSite.DATA_FOLDER)
+        self.now_ms = 1_000
+        self.next_offset = 0
+        self.expected: dict[int, int] = {}
+        # Those that are durable, by their number.
+        self.snapshots: dict[int, dict[int, int]] = {}
+        self.snapshots_count = 0
+        self.job: UpkeepJob | None = None
+        self.pending = self.empty()
+        self.merges_count = self.loads_count = 0
+
+    def empty(self) -> PendingSet:
+        return PendingSet(
+            self.fs,
+            FOLDER,
+            near_max=NEAR_MAX,
+            near_low=NEAR_LOW,
+            run_entries=RUN_ENTRIES,
+            runs_merged=RUNS_MERGED,
+            done_max=DONE_MAX,
+        )
+
+    def step(self) -> None:
+        choices = [self.add] * 9 + [self.remove] * 3 + [self.work] * 5
+        choices += [self.pass_time, self.take_snapshot, self.cut, self.drop_snapshot]
+        self.rng.choice(choices)()
+
+    def add(self) -> None:
+        due_ms = self.now_ms + self.rng.choice([-500, 0, 1, 5, 100, 1_000, 1 << 30])
+        self.pending.add(max(0, due_ms), self.next_offset)
+        self.expected[self.next_offset] = max(0, due_ms)
+        self.next_offset += 1
+
+    def remove(self) -> None:
+        """What is due first, as firing does, or anything, as a cancel does."""
+        if self.expected:
+            offset = min(self.expected, key=lambda one: (self.expected[one], one))
+            if self.rng.random() < 0.3:
+                offset = self.rng.choice(list(self.expected))
+            self.pending.remove(offset)
+            del self.expected[offset]
+
+    def work(self) -> None:
+        """Begin upkeep, or do a part of what has begun."""
+        if self.job is None:
+            self.job = self.pending.upkeep_job(runs_named_in)
+        elif not self.job.is_done:
+            self.job.run()
+        else:
+            self.finish()
+
+    def finish(self) -> None:
+        assert self.job is not None
+        self.merges_count += bool(self.job.merged)
+        self.loads_count += not self.job.merged
+        self.pending.finish(self.job)
+        self.job = None
+
+    def pass_time(self) -> None:
+        self.now_ms += self.rng.choice([1, 10, 300])
+        self.pending.wheel.advance(self.now_ms)
+
+    def take_snapshot(self) -> None:
+        frozen = self.pending.freeze()
+        expected = dict(self.expected)
+        if self.rng.random() < 0.5:
+            # It is written later.
+            self.add()
+            self.work()
+        self.snapshots_count += 1
+        number = self.snapshots_count
+        file = self.fs.open(self.path(number), create=True)
+        file.write_at(0, snapshot.encode(FoldState(-1, -1, frozen)))
+        self.fs.sync_data(file, SyncSite.SNAPSHOT)
+        self.fs.sync_directory(FOLDER, SyncSite.SEGMENT_FOLDER)
+        self.pending.thaw(frozen)
+        self.snapshots[number] = expected
+
+    def drop_snapshot(self) -> None:
+        if len(self.snapshots) > 2:
+            number = min(self.snapshots)
+            del self.snapshots[number]
+            self.fs.unlink(self.path(number))
+
+    def cut(self) -> None:
+        """Back to some snapshot, whatever is under way; later ones go."""
+        if not self.snapshots or self.job is not None:
+            return
+        number = self.rng.choice(list(self.snapshots))
+        self.restore(number)
+        for later in [one for one in self.snapshots if one > number]:
+            del self.snapshots[later]
+            self.fs.unlink(self.path(later))
+
+    def restore(self, number: int) -> None:
+        data = self.fs.read_file(self.path(number))
+        self.pending = self.empty()
+        self.pending.restore(snapshot.decode(data, self.fs, FOLDER).pending)
+        self.expected = dict(self.snapshots[number])
+
+    def path(self, number: int) -> str:
+        return f"{FOLDER}/{number:020d}{snapshot.SNAPSHOT_SUFFIX}"
+
+    def check(self) -> None:
+        pending, expected = self.pending, self.expected
+        assert len(pending) == len(expected)
+        assert pending.wheel.count <= NEAR_MAX
+        if expected:
+            assert pending.lowest_offset is not None
+            assert pending.lowest_offset <= min(expected)
+            assert pending.next_ms is not None
+            # What has come due is in no order.
+            assert pending.next_ms <= max(min(expected.values()), self.now_ms)
+        else:
+            assert pending.next_ms is None
+
+    def check_entries(self) -> None:
+        frozen = self.pending.freeze()
+        found = list(entries_in(self.fs, FOLDER, frozen))
+        self.pending.thaw(frozen)
+        assert found == sorted((due_ms, offset) for offset, due_ms in self.expected.items())
+
+    def drain(self) -> None:
+        """All of it comes out, in order, each when it is due."""
+        if self.job is not None:
+            if not self.job.is_done:
+                self.job.run()
+            self.finish()
+        before = (0, 0)
+        while self.expected:
+            while (job := self.pending.upkeep_job(runs_named_in)) is not None:
+                job.run()
+                self.job = job
+                self.finish()
+            self.pending.wheel.advance(1 << 40)
+            for due_ms, offset in self.pending.wheel.first_ready(3):
+                assert self.expected.pop(offset) == due_ms
+                assert before < (due_ms, offset)
+                before = (due_ms, offset)
+                self.pending.remove(offset)
+        assert len(self.pending) == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_has_what_was_added_and_not_removed(seed: int) -> None:
+    world = World(seed)
+    for number in range(600):
+        world.step()
+        world.check()
+        if number % 40 == 0:
+            world.check_entries()
+    world.check_entries()
+    world.now_ms = 0
+    world.pending, frozen = world.empty(), world.pending.freeze()
+    # In wheels at which no time has passed, so that all comes due in order.
+    world.pending.restore(frozen)
+    world.job = None
+    world.drain()
+
+
+def test_what_histories_reach() -> None:
+    worlds = [World(seed) for seed in range(6)]
+    for world in worlds:
+        for _ in range(600):
+            world.step()
+    assert sum(world.merges_count for world in worlds) > 10
+    assert sum(world.loads_count for world in worlds) > 10
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_after_a_power_loss_at_any_operation_each_snapshot_is_whole(seed: int) -> None:
+    rng = random.Random(f"power {seed}")
+    world = World(seed)
+    world.fs.power_loss_at = world.fs.operations + rng.randrange(1, 250)
+    try:
+        for _ in range(1_000):
+            world.step()
+    except PowerLoss:
+        pass
+    else:
+        pytest.fail("nothing was written")
+    world.fs.power_loss(rng)
+    world.job = None
+    for number in list(world.snapshots):
+        world.restore(number)
+        world.check_entries()
+    for _ in range(200):
+        world.step()
+        world.check()
+    world.check_entries()
+
+
+def test_files_of_runs_that_nobody_needs_go() -> None:
+    world = World(7)
+    for _ in range(2_000):
+        world.step()
+    for number in list(world.snapshots):
+        world.fs.unlink(world.path(number))
+    world.snapshots = {}
+    before = world.merges_count
+    for _ in range(100 * RUN_ENTRIES):
+        world.add()
+        world.work()
+    names = [name for name in world.fs.list_directory(FOLDER) if name.endswith(RUN_SUFFIX)]
+    # Those of the last merge go with the next one.
+    kept_max = len(world.pending.runs) + 2 * RUNS_MERGED
+    assert len(names) <= kept_max < world.merges_count - before
+
+
+def test_a_run_is_read_from_anywhere() -> None:
+    fs = SimFileSystem()
+    fs.make_directory(FOLDER)
+    entries = [(due_ms // 3, due_ms) for due_ms in range(1_500)]
+    run = write_run(fs, FOLDER, iter(entries))
+    assert run is not None
+    assert (run.size, run.offset_min, run.offset_max) == (1_500, 0, 1_499)
+    assert open_run(fs, FOLDER, run.digest) == run
+    for start in (0, 1, 511, 512, 513, 1_024, 1_499, 1_500):
+        assert list(entries_of(fs, FOLDER, run, start)) == entries[start:]
+        assert list(entries_of(fs, FOLDER, memory_run(entries), start)) == entries[start:]
+
+
+@pytest.mark.parametrize("position", [0, 12, 35, 36, 8_000, 8_230, 16_000])
+def test_a_flipped_bit_is_found(position: int) -> None:
+    fs = SimFileSystem()
+    fs.make_directory(FOLDER)
+    run = write_run(fs, FOLDER, ((due_ms, due_ms) for due_ms in range(1_000)))
+    assert run is not None
+    fs.flip_bit(f"{FOLDER}/{run.name}", position)
+    with pytest.raises(ValueError, match=r"damaged|version"):
+        open_run(fs, FOLDER, run.digest)
+
+
+def test_a_run_that_has_gone_makes_its_snapshot_no_snapshot() -> None:
+    world = World(3)
+    while not any(name.endswith(RUN_SUFFIX) for name in world.fs.list_directory(FOLDER)):
+        world.add()
+        world.work()
+    world.finish() if world.job is not None and world.job.is_done else world.work()
+    frozen = world.pending.freeze()
+    data = snapshot.encode(FoldState(5, 9, frozen))
+    assert snapshot.decode(data, world.fs, FOLDER).hidden_end == 9
+    for name in world.fs.list_directory(FOLDER):
+        if name.endswith(RUN_SUFFIX):
+            world.fs.unlink(f"{FOLDER}/{name}")
+    with pytest.raises(ValueError, match="there is no"):
+        snapshot.decode(data, world.fs, FOLDER)
+
+
+@pytest.mark.parametrize("size", [0, 3, 11, 40])
+def test_a_torn_snapshot_is_none(size: int) -> None:
+    world = World(1)
+    world.add()
+    data = snapshot.encode(FoldState(-1, -1, world.pending.freeze()))
+    with pytest.raises(ValueError, match="torn"):
+        snapshot.decode(data[:size], world.fs, FOLDER)
