@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter
@@ -49,9 +49,11 @@ def time_of(request: Request, name: str) -> datetime | None:
         return None
     try:
         parsed = parse_datetime(value)
-    except ValueError:
+        # In UTC: Postgres knows no zone that is more than 16 hours away.
+        parsed = None if parsed is None or parsed.tzinfo is None else parsed.astimezone(UTC)
+    except (ValueError, OverflowError):
         parsed = None
-    if parsed is None or parsed.tzinfo is None:
+    if parsed is None:
         raise Invalid(f"{name} is a time with its zone, as 2026-01-31T12:00:00Z.", field=f"/{name}")
     return parsed
 

@@ -452,6 +452,7 @@ def test_nothing_of_another_tenant_is_in_a_series(acme: Tenant, used: datetime) 
         {"from": "yesterday"},
         {"from": "2026-01-31T12:00:00"},
         {"to": "0001-01-01T00:00:00Z"},
+        {"from": "0001-01-01T00:00:00+01:00"},
         {"cursor": "eA=="},
         {"limit": "0"},
     ],
@@ -460,6 +461,15 @@ def test_what_cannot_be_asked_names_the_parameter(acme: Tenant, query: dict[str,
     answer = client_of(acme.owner).get(at(acme, "usage"), query)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"].removeprefix("/") in {*query, "resolution"}
+
+
+def test_any_zone_of_the_world_may_be_said(acme: Tenant, used: datetime) -> None:
+    client = client_of(acme.owner)
+    since = {"from": "2020-01-01T00:00:00+17:05"}
+    for address in ("usage", "usage/topics"):
+        answer = client.get(at(acme, address), since)
+        assert answer.status_code == 200
+        assert answer.json()["items"]
 
 
 def test_limits_and_use_are_side_by_side(acme: Tenant) -> None:
