@@ -13,7 +13,7 @@ from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from django.core.cache import cache
 from pytest_django.live_server_helper import LiveServer
-from tidewheel.cli import rest_topics
+from tidewheel.cli import organization, rest_topics
 from tidewheel.cli.main import app
 from typer.testing import CliRunner
 
@@ -207,3 +207,19 @@ def test_who_logs_out_is_nobody_again(at_acme: Run, tmp_path: Path) -> None:
     (tmp_path / "tidewheel" / "logins.json").write_text(json.dumps(kept))
     ended = at_acme("keys")
     assert (ended.returncode, "Log in again" in ended.stderr) == (1, True)
+
+
+def test_use_of_the_organization(at_acme: Run) -> None:
+    for words in ((), ("--topics",), ("--by", "10s"), ("--topic", "orders")):
+        assert ok(at_acme("usage", *words)) == "Nothing yet.\n"
+        assert shown(at_acme("usage", *words, "--json")) == []
+    unknown = at_acme("usage", "--by", "day")
+    assert (unknown.returncode, "10s, minute, hour" in unknown.stderr) == (2, True)
+
+
+def test_use_is_shown_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"topic": "orders", "produce_bytes": 1_234_567, "produce_records": 5, "fetch_bytes": 0}]
+    organization._show_use("TOPIC", "topic", rows, as_json=False)
+    titles, figures = capsys.readouterr().out.splitlines()
+    assert titles.split() == ["TOPIC", "PRODUCE", "BYTES", "PRODUCE", "RECORDS", "FETCH", "BYTES"]
+    assert figures.split() == ["orders", "1,234,567", "5", "0"]

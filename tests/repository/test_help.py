@@ -36,7 +36,7 @@ SDK = (
     *("produce", "consume", "lag", "brokers", "partitions", "drain", "topics", "groups"),
     *(f"topics {name}" for name in ("list", "create", "describe", "config", "partitions")),
     *("topics delete", "groups list", "groups describe", "groups delete", "groups reset"),
-    *("topics undelete", "login", "logout", "audit", "keys"),
+    *("topics undelete", "login", "logout", "usage", "audit", "keys"),
     *(f"keys {name}" for name in ("list", "create", "rotate", "revoke")),
 )
 SCRIPTS = {

@@ -73,8 +73,8 @@ def login(
 ) -> None:
     """Log in at a control plane.
 
-    From then on `topics`, `keys`, `quotas` and `audit` are about your organization there; `topics`
-    with --url or TIDEWHEEL_URL still goes to brokers. The login is kept in
+    From then on `topics`, `keys`, `quotas`, `usage` and `audit` are about your organization
+    there; `topics` with --url or TIDEWHEEL_URL still goes to brokers. The login is kept in
     ~/.config/tidewheel/logins.json; TIDEWHEEL_PROFILE names another one beside it. Asked again
     without --email and --with-key, only the organization changes.
     """

@@ -68,6 +68,7 @@ app.command(cls=PlainCommand, epilog=examples(PROGRAM, *LOGIN_EXAMPLES))(login)
 app.command(cls=PlainCommand)(logout)
 app.add_typer(keys.app, name="keys")
 app.command(cls=PlainCommand)(organization.quotas)
+app.command(cls=PlainCommand)(organization.usage)
 app.command(cls=PlainCommand)(organization.audit)
 
 

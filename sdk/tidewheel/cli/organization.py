@@ -1,4 +1,5 @@
-"""`tidewheel quotas` and `audit`: what an organization may use, and has done, over REST."""
+"""`tidewheel quotas`, `usage` and `audit`: what an organization may use, has used and has done,
+over REST."""
 
 from __future__ import annotations
 
@@ -8,9 +9,22 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidewheel.cli.over_rest import Account, run_rest
-from tidewheel.cli.session import JsonOption, print_json, print_line, print_table, table
+from tidewheel.cli.session import (
+    EXIT_USAGE,
+    JsonOption,
+    fail,
+    print_json,
+    print_line,
+    print_table,
+    table,
+)
 
 AUDIT_EVENTS: Final = 50
+RESOLUTIONS: Final = ("10s", "minute", "hour")
+FIGURES: Final = (
+    *("produce_bytes", "produce_records", "fetch_bytes", "requests", "throttled_ms"),
+    *("storage_bytes", "connections"),
+)
 
 
 def quotas(as_json: JsonOption = False) -> None:
@@ -32,6 +46,50 @@ def quotas(as_json: JsonOption = False) -> None:
         print_table(made)
 
     run_rest(command)
+
+
+def usage(
+    resolution: Annotated[
+        str,
+        typer.Option(
+            "--by", metavar="STEP", help="In steps of 10s (an hour of it), minute (a day) or hour."
+        ),
+    ] = "hour",
+    topic: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of this topic alone, by hour.")
+    ] = None,
+    topics: Annotated[
+        bool, typer.Option("--topics", help="What each topic has used in 30 days.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What your organization has used (after `login`); times are UTC."""
+    if resolution not in RESOLUTIONS:
+        fail(f"--by {resolution}: it is one of {', '.join(RESOLUTIONS)}", status=EXIT_USAGE)
+
+    def command(account: Account) -> None:
+        if topics:
+            _show_use("TOPIC", "topic", list(account.items("usage/topics")), as_json)
+            return
+        found = list(account.items("usage", resolution=resolution, topic=topic))
+        _show_use("FROM", "starts_at", found, as_json)
+
+    run_rest(command)
+
+
+def _show_use(title: str, name: str, rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        print_line("Nothing yet.")
+        return
+    figures = [each for each in FIGURES if each in rows[0]]
+    titles = [each.replace("_", " ").upper() for each in figures]
+    made = table(title, *titles, right=frozenset(titles))
+    for row in rows:
+        made.add_row(str(row[name])[:249], *(_number(row[each]) for each in figures))
+    print_table(made)
 
 
 def audit(
