@@ -371,6 +371,21 @@ def test_a_word_of_another_broker_costs_what_it_says(monkeypatch: pytest.MonkeyP
     assert not namespaces["t5"].storage_refusal
 
 
+def test_what_tenants_store_is_as_the_last_word_of_a_broker_that_serves_says() -> None:
+    broker = Cell(2).brokers[1]
+    broker.limit(storage_bytes=1_000)
+    broker.pass_time(INTERVAL_MS)
+    acme = broker.services.namespaces.names["acme"]
+    broker.exchange.heard(word(2, 2, {}, {"acme": 900}), broker.now_ms)
+    for node_id, sequence in ((2, 1), (2, 2), (3, 1)):
+        broker.exchange.heard(word(node_id, sequence, {}, {"acme": 5_000}), broker.now_ms)
+        assert not acme.storage_refusal
+    broker.exchange.heard(word(2, 3, {}, {"acme": 1_000}), broker.now_ms)
+    assert acme.storage_refusal
+    broker.exchange.heard(word(2, 2, {}, {}), broker.now_ms)
+    assert acme.storage_refusal
+
+
 def word(
     node_id: int, sequence: int, rates: Mapping[str, float], stored: Mapping[str, int]
 ) -> bytes:

@@ -24,7 +24,7 @@ from typing import Final
 
 from data_plane.broker.quotas.client_limits import ClientLimits, ClientLimitTable
 from data_plane.broker.quotas.rates import Windows
-from data_plane.broker.quotas.shares import Demand
+from data_plane.broker.quotas.shares import Demand, Held
 from data_plane.broker.quotas.stored import StoredBytes
 from data_plane.broker.quotas.tenant_rates import (
     BURST_S,
@@ -62,8 +62,6 @@ OF_TENANT: Final[Mapping[str, str]] = {
 REASONS: Final[Mapping[str, str]] = {**OF_CLIENT, **OF_TENANT}
 STORED: Final = "storage_bytes"
 CAPACITIES: Final[Mapping[str, str]] = {PRODUCE: PRODUCE_CAPACITY, CONSUME: CONSUME_CAPACITY}
-
-Held = Mapping[str, Mapping[str, int]]
 
 
 class Throttled:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
-from data_plane.broker.quotas.shares import Demand, ShareTable
+from data_plane.broker.quotas.shares import Demand, Held, ShareTable
 from data_plane.broker.quotas.tenant_rates import RateKey
 from data_plane.broker.request.peers import Peers
 from data_plane.broker.services import Services
@@ -37,10 +37,6 @@ from data_plane.wire.registry import ApiKey
 
 INTERVAL_MS: Final = 500
 API_VERSION: Final = 0
-
-# What tenants hold, by tenant and name.
-Held = Mapping[str, Mapping[str, int]]
-
 
 class Sharer(Protocol):
     """Whose caps are shared: the quotas of this broker."""
@@ -167,12 +163,12 @@ class ShareExchange:
         except (KeyError, TypeError, ValueError) as error:
             raise MalformedFrame(f"a broker tells of its tenants: {error!r}") from error
         self._follow(now_ms)
-        self._table.heard(node_id, sequence, demands, now_ms)
-        before = self._held.get(node_id, {})
-        self._held[node_id] = held
-        tenants = before.keys() | held.keys()
-        changed = [one for one in tenants if before.get(one) != held.get(one)]
-        self._sharer.set_held(self._held, changed)
+        if self._table.heard(node_id, sequence, demands, now_ms):
+            before = self._held.get(node_id, {})
+            self._held[node_id] = held
+            tenants = before.keys() | held.keys()
+            changed = [one for one in tenants if before.get(one) != held.get(one)]
+            self._sharer.set_held(self._held, changed)
         self._apply(now_ms)
 
     # What is known

@@ -33,6 +33,10 @@ LEAST: Final = 0.05
 HEADROOM: Final = 1.25
 
 
+# What tenants hold, by tenant and name.
+Held = Mapping[str, Mapping[str, int]]
+
+
 class Demand(NamedTuple):
     """What was given per second, and whether somebody had to wait for more."""
 
@@ -136,14 +140,16 @@ class ShareTable(Generic[_K]):
         sequence: tuple[int, int],
         demands: Mapping[_K, Demand],
         now_ms: int,
-    ) -> None:
-        """Another broker says what it gives. Older words than the last ones are passed over."""
+    ) -> bool:
+        """Another broker says what it gives. Passed over, and False: older words than the last
+        ones, and those of a broker that does not serve."""
         other = self._others.get(node_id)
         if other is None or sequence <= other.sequence:
-            return
+            return False
         before = other.demands
         other.at_ms, other.sequence, other.demands = now_ms, sequence, demands
         self._demands_changed(before, demands, now_ms)
+        return True
 
     def demand(self, demands: Mapping[_K, Demand], now_ms: int) -> None:
         """What this broker gives, which the others are being told."""
