@@ -319,7 +319,7 @@ def test_where_replicas_are_operators_may_keep_to_themselves(bounded: Limited) -
     assert made(bounded, manual, bounded.connection) == (0, None)
 
 
-@pytest.mark.parametrize("text", ["segment.bytes", "=1..2", "a=", "a=x..2", "a=1..y"])
+@pytest.mark.parametrize("text", ["segment.bytes", "=1..2", "a=", "a=x..2", "a=1..y", "a=--5..2"])
 def test_a_bound_that_cannot_be_read_is_refused(broker: Limited, text: str) -> None:
     code, message = broker.alter(BROKER, "", ("tenant.topic.bounds", SET, text))
     assert code != 0

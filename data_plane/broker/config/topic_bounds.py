@@ -31,12 +31,12 @@ _RANGE: Final = ".."
 def _why_unreadable(text: str) -> str | None:
     name, found, bound = text.partition("=")
     if not name or not found or not bound:
-        return f"{text!r} is no bound: it is one as name=low..high or name=word|word"
+        return f"{text!r} is not a bound; write name=low..high or name=word|word"
     if _RANGE in bound:
         low, _, high = bound.partition(_RANGE)
         for end in (low, high):
-            if end and not end.lstrip("-").isdecimal():
-                return f"{text!r}: {end!r} is no number"
+            if end and not end.removeprefix("-").isdecimal():
+                return f"{text!r}: {end!r} is not a number"
     return None
 
 
