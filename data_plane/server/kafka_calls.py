@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
-from data_plane.broker.authentication.authentication import is_shut
+from data_plane.broker.authentication.authentication import why_shut
 from data_plane.broker.request.api import CloseConnection, ConnectionInfo, Deferred
 from data_plane.broker.request.dispatch import Dispatcher
 from data_plane.broker.request.principal import Principal
@@ -132,10 +132,10 @@ class KafkaCalls:
         services = self._services
         if caller.tenant not in services.namespaces.names:
             raise Refused(grpc.StatusCode.NOT_FOUND, f"there is no tenant {caller.tenant}")
-        if is_shut(services.image, caller.tenant):
-            # As when a client logs in.
-            words = f"the tenant {caller.tenant} is blocked"
-            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, words)
+        # As when a client logs in.
+        reason = why_shut(services.image, caller.tenant)
+        if reason:
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, reason)
         connection = ConnectionInfo(
             connection_id=-next(self._ids),
             peer=CLIENT_ID,

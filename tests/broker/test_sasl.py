@@ -520,7 +520,7 @@ def test_a_date_that_is_changed_is_the_one_that_holds() -> None:
 
 
 @pytest.mark.parametrize("state", ["blocked", "deleting"])
-def test_nobody_speaks_for_a_tenant_that_is_blocked(state: str) -> None:
+def test_nobody_speaks_for_a_tenant_that_is_blocked_or_deleted(state: str) -> None:
     acme = TenantImage("acme", "acme-cluster")
     broker = SaslBroker(ALICE)
     broker.commit(PutTenant(acme), PutCredential(credential("bob", "secret", tenant="acme")))
@@ -533,6 +533,8 @@ def test_nobody_speaks_for_a_tenant_that_is_blocked(state: str) -> None:
     assert bob.is_closed
     assert not alice.is_closed
     assert not is_let_in(broker.connect(), SHA_256, "bob@acme", "secret")
+    of_bob = broker.services.image.credentials["bob@acme"]
+    assert broker.authentication.why_not_served(of_bob) == f"the tenant acme is {state}"
     default = broker.services.image.tenant("default")
     assert default is not None
     broker.commit(PutTenant(replace(default, state="blocked")))

@@ -108,9 +108,7 @@ class Authentication:
         tenant = credential.tenant
         if tenant not in self._services.namespaces.names:
             return f"there is no tenant {tenant}"
-        if is_shut(self._services.image, tenant):
-            return f"the tenant {tenant} is blocked"
-        return credential.why_not_valid(self._wall_ms())
+        return why_shut(self._services.image, tenant) or credential.why_not_valid(self._wall_ms())
 
     def _wall_ms(self) -> int:
         return self._services.wall_clock.wall_ms(self.now_ms())
@@ -253,8 +251,8 @@ class Authentication:
             # The client may have authenticated anew meanwhile, with what holds now.
             if not self._still_proves(current, login, connection.host):
                 _revoke(connection, f"the credential {login.credential.login!r} was revoked")
-            elif is_shut(self._services.image, login.credential.tenant):
-                _revoke(connection, f"the tenant {login.credential.tenant} is blocked")
+            elif reason := why_shut(self._services.image, login.credential.tenant):
+                _revoke(connection, reason)
         if self._to_close:
             self.timers.schedule(now_ms, self._close_some)
 
@@ -275,17 +273,19 @@ class Authentication:
         return credential.verifiers.get(login.mechanism) == old.verifiers[login.mechanism]
 
 
-def is_shut(image: MetadataImage, tenant: str) -> bool:
-    """Whether nobody speaks for this tenant. `default` is never shut: who has not said who it is
-    speaks for it."""
+def why_shut(image: MetadataImage, tenant: str) -> str:
+    """Why nobody speaks for this tenant; "" when somebody may. `default` is never shut: who has not
+    said who it is speaks for it."""
     stored = image.tenants.get(tenant)
-    return stored is not None and stored.state in SHUT_STATES and tenant != DEFAULT_TENANT
+    if stored is None or stored.state not in SHUT_STATES or tenant == DEFAULT_TENANT:
+        return ""
+    return f"the tenant {tenant} is {stored.state}"
 
 
 def _newly_shut(old: MetadataImage, new: MetadataImage) -> set[str]:
     if old.tenants is new.tenants:
         return set()
-    return {name for name in new.tenants if is_shut(new, name) and not is_shut(old, name)}
+    return {name for name in new.tenants if why_shut(new, name) and not why_shut(old, name)}
 
 
 def _revoke(connection: ConnectionInfo, reason: str) -> None:
