@@ -92,7 +92,7 @@ class FixedQuotas:
     def owed_ms(self, tenant: str) -> int:
         return 0
 
-    def note_throttled(self, tenant: str, throttle_ms: int) -> None:
+    def note_throttled(self, throttle_ms: int) -> None:
         self.noted_ms.append(throttle_ms)
 
     def fetch_bytes_max(self, context: RequestContext) -> int:

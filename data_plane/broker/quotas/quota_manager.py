@@ -41,8 +41,6 @@ from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenant_quotas import CONSUME_CAPACITY, PRODUCE_CAPACITY
 
 PERCENT_PER_NS: Final = 100 / 1_000_000_000
-# Of what is counted by tenant and reason there is no more than this.
-THROTTLED_MAX: Final = 50_000
 
 # A fetch gets that much even where a second of its tenant's share would be less.
 FETCH_BYTES_MIN: Final = 64 << 10
@@ -65,7 +63,7 @@ CAPACITIES: Final[Mapping[str, str]] = {PRODUCE: PRODUCE_CAPACITY, CONSUME: CONS
 
 
 class Throttled:
-    """How often somebody had to wait, and for how long together."""
+    """How often somebody had to wait for one of REASONS, and for how long together."""
 
     __slots__ = ("count", "duration_ms")
 
@@ -99,8 +97,7 @@ class BrokerQuotas:
         # Called when the image has other quotas of tenants.
         self.on_tenants_changed: Callable[[int], None] = lambda now_ms: None
         self.is_active = False
-        # By tenant and reason.
-        self.throttled: dict[tuple[str, str], Throttled] = {}
+        self.throttled: Mapping[str, Throttled] = {reason: Throttled() for reason in REASONS}
         # Of the answer that is being made: why it waits, and for how long.
         self._why: tuple[str, int] = "request", 0
         self._follow_client_quotas(services.image)
@@ -225,14 +222,9 @@ class BrokerQuotas:
             self._explain("tenant_handler", handler_ms),
         )
 
-    def note_throttled(self, tenant: str, throttle_ms: int) -> None:
+    def note_throttled(self, throttle_ms: int) -> None:
         reason, _ = self._why
-        key = tenant, reason
-        throttled = self.throttled.get(key)
-        if throttled is None:
-            if len(self.throttled) >= THROTTLED_MAX:
-                self.throttled.clear()
-            throttled = self.throttled[key] = Throttled()
+        throttled = self.throttled[reason]
         throttled.count += 1
         throttled.duration_ms += throttle_ms
 
@@ -275,16 +267,7 @@ class BrokerQuotas:
                 f"The tenant stores {size} bytes, and may store {limit}" if size >= limit else ""
             )
 
-    # What it comes to
-
-    def total(self, reason: str) -> Throttled:
-        """Of all tenants."""
-        total = Throttled()
-        for (_, why), throttled in self.throttled.items():
-            if why == reason:
-                total.count += throttled.count
-                total.duration_ms += throttled.duration_ms
-        return total
+    # Who asks
 
     def _limits(self, context: RequestContext, now_ms: int) -> ClientLimits:
         connection = context.connection

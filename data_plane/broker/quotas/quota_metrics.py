@@ -1,6 +1,6 @@
 """What a scraper sees of quotas: how often clients had to wait for which, and for how long.
 
-By reason only: which tenant it was is in `BrokerQuotas.throttled`, for whoever may ask.
+By reason only: tenants have metrics of their own, which say how long their clients had to wait.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def add_quota_metrics(collector: BrokerCollector, quotas: BrokerQuotas) -> None:
 
 
 def _count(quotas: BrokerQuotas, reason: str) -> int:
-    return quotas.total(reason).count
+    return quotas.throttled[reason].count
 
 
 def _duration_ms(quotas: BrokerQuotas, reason: str) -> int:
-    return quotas.total(reason).duration_ms
+    return quotas.throttled[reason].duration_ms

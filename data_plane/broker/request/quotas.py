@@ -52,8 +52,8 @@ class QuotaManager(Protocol):
     def owed_ms(self, tenant: str) -> int:
         """For how long a new connection of the tenant waits for what others of it have taken."""
 
-    def note_throttled(self, tenant: str, throttle_ms: int) -> None:
-        """For so long a client of the tenant waits, after all that was asked about it."""
+    def note_throttled(self, throttle_ms: int) -> None:
+        """For so long a client waits, after all that was asked about it."""
 
 
 class NoQuotas:
@@ -85,5 +85,5 @@ class NoQuotas:
     def owed_ms(self, tenant: str) -> int:
         return 0
 
-    def note_throttled(self, tenant: str, throttle_ms: int) -> None:
+    def note_throttled(self, throttle_ms: int) -> None:
         """Nobody is."""

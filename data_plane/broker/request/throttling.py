@@ -118,7 +118,7 @@ def throttle_newcomer(services: Services, connection: ConnectionInfo, waits_ms: 
     connection.waits_with_tenant = True
     throttle_ms = min(quotas.owed_ms(connection.namespace), THROTTLE_MS_MAX)
     if throttle_ms > waits_ms:
-        quotas.note_throttled(connection.namespace, throttle_ms)
+        quotas.note_throttled(throttle_ms)
         connection.mute(throttle_ms)
 
 
@@ -126,7 +126,7 @@ def _mute(services: Services, context: RequestContext, throttle_ms: int) -> int:
     connection = context.connection
     throttle_ms = min(max(0, throttle_ms), THROTTLE_MS_MAX)
     if throttle_ms:
-        services.quotas.note_throttled(context.namespace, throttle_ms)
+        services.quotas.note_throttled(throttle_ms)
         use = context.names.use
         use.throttle_ms += throttle_ms
         use.throttled_requests += 1
