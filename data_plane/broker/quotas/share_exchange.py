@@ -38,6 +38,7 @@ from data_plane.wire.registry import ApiKey
 INTERVAL_MS: Final = 500
 API_VERSION: Final = 0
 
+
 class Sharer(Protocol):
     """Whose caps are shared: the quotas of this broker."""
 
