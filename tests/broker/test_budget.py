@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -167,8 +169,8 @@ class Kept:
         self.kept = KeptPartitions(partitions_max)
         self.given_up: list[FetchSet] = []
 
-    def keep(self, tenant: str) -> FetchSet | None:
-        fetch_set = make_set(10, 0)
+    def keep(self, tenant: str, partitions: int = 10) -> FetchSet | None:
+        fetch_set = make_set(partitions, 0)
         fetch_set.tenant = tenant
         if not self.kept.take(fetch_set):
             return None
@@ -198,6 +200,27 @@ def test_who_has_most_partitions_gives_up_some_for_a_newcomer() -> None:
     assert [world.keep(tenant) for tenant in ("first", "second", "third")] == [None] * 3
     # The oldest ones go.
     assert [one for one in first if one in world.given_up] == first[:8]
+
+
+class Walked(dict[Any, Any]):
+    """Remembers how many of its keys were looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.looks += len(self)
+        return super().__iter__()
+
+
+def test_tenants_are_looked_through_once_for_all_that_a_newcomer_needs() -> None:
+    world = Kept(500)
+    for _ in range(5):
+        for number in range(10):
+            world.keep(f"t{number}")
+    world.kept._sets = walked = Walked(world.kept._sets)
+    assert world.keep("newcomer", 30) is not None
+    assert [one.tenant for one in world.given_up] == ["t0", "t1", "t2"]
+    assert walked.looks == 10
 
 
 def test_a_set_that_is_closed_counts_no_more_and_is_not_given_up() -> None:

@@ -18,6 +18,7 @@ Deliberately absent: what becomes of a set for which there is no room (fetch_set
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from data_plane.broker.fetch.fetch_sessions import FetchSet
@@ -92,16 +93,23 @@ class KeptPartitions:
         """Have those who have more than `share` would have give up something."""
         # What has been given up, and is in use until its poll is answered.
         in_use = 0
+        # Who has most, first; the number decides among equals.
+        greediest = [(-one.used, number, one) for number, one in enumerate(self._sets)]
+        heapify(greediest)
         for _ in range(GIVEN_UP_MAX):
-            if amount <= share.left() + in_use or not self._sets:
+            if amount <= share.left() + in_use or not greediest:
                 return
-            greediest = max(self._sets, key=lambda one: one.used)
-            if greediest is share or greediest.used <= share.used + amount:
+            _, number, other = greediest[0]
+            if other is share or other.used <= share.used + amount:
                 return
-            fetch_set, give_up = next(iter(self._sets[greediest].items()))
+            fetch_set, give_up = next(iter(self._sets[other].items()))
             self.forget(fetch_set)
             give_up()
             in_use += fetch_set.counted
+            if other in self._sets:
+                heapreplace(greediest, (-other.used, number, other))
+            else:
+                heappop(greediest)
 
 
 class ClosingSets:
