@@ -102,11 +102,14 @@ def why_beyond_capacity(
 ) -> str:
     """Why the floors of `new` cannot be promised beside those of all other tenants; "" when they
     can. `capacity_of`: that of all brokers together, by the name of its property."""
-    others = tuple(others)
-    for floor_name, _, capacity_name in _FLOORS:
-        floor = getattr(new, floor_name) or 0
-        if floor <= (getattr(old, floor_name) or 0):
-            continue
+    raised = [
+        (getattr(new, floor_name), floor_name, capacity_name)
+        for floor_name, _, capacity_name in _FLOORS
+        if (getattr(new, floor_name) or 0) > (getattr(old, floor_name) or 0)
+    ]
+    # There may be very many: they are looked through only when it matters.
+    others = tuple(others) if raised else ()
+    for floor, floor_name, capacity_name in raised:
         promised = sum(getattr(quotas, floor_name) or 0 for quotas in others)
         capacity = capacity_of(capacity_name)
         if promised + floor > capacity:

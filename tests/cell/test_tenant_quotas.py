@@ -31,6 +31,7 @@ from data_plane.cell.tenant_quotas import (
     QUOTA_MAX,
     PutTenantQuotas,
     TenantQuotas,
+    why_beyond_capacity,
 )
 from data_plane.cell.tenants import (
     DELETING_TENANT,
@@ -125,6 +126,15 @@ def test_a_tenant_that_is_being_deleted_does_not_come_back() -> None:
             apply_change(image, change)
     apply_change(image, PutTenantQuotas("acme", QUOTAS))
     assert apply_change(image, DeleteTenant("acme")).tenants == {}
+
+
+def test_other_tenants_are_looked_through_only_for_a_floor_that_is_raised() -> None:
+    old = TenantQuotas(produce_floor_bytes_per_s=2)
+    others = iter([TenantQuotas(produce_floor_bytes_per_s=7)] * 2)
+    for new in (old, TenantQuotas(), replace(old, consume_floor_bytes_per_s=0, partitions=3)):
+        assert why_beyond_capacity(old, new, others, lambda name: 10) == ""
+    reason = why_beyond_capacity(TenantQuotas(), old, others, lambda name: 10)
+    assert "14 is promised to other tenants" in reason
 
 
 def test_floors_are_promised_up_to_the_capacity_of_all_brokers() -> None:

@@ -120,7 +120,7 @@ class QuotaDecision:
             name: int(value) if value % 1 == 0 else value for name, value in limits.items()
         }
         new = TenantQuotas(**whole, unknown_fields=old.unknown_fields)
-        others = [quotas for name, quotas in self._of_tenants.items() if name != tenant]
+        others = (quotas for name, quotas in self._of_tenants.items() if name != tenant)
         reason = why_invalid_quotas(new) or why_beyond_capacity(
             old, new, others, lambda name: capacity_of(self._image, name)
         )
