@@ -321,7 +321,7 @@ def test_a_tenant_has_so_many_and_a_request_deletes_so_many() -> None:
     player = Player()
     many = [acl(f"t{n}") for n in range(ACLS_MAX - 1)]
     assert player.create_acls(*many) == [OK] * len(many)
-    limit = (44, "There are 10000 ACLs, which is the limit.")
+    limit = (44, "The tenant has 10000 ACLs, and may have 10000.")
     assert player.create_acls(ORDERS, ORDERS, PAY, many[0]) == [OK, OK, limit, OK]
     assert len(player.described()) == ACLS_MAX
     too_much = (44, "The filters of this request mean too many ACLs: ask for fewer.")

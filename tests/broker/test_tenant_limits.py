@@ -208,7 +208,7 @@ def test_acls_are_counted(broker: Limited) -> None:
         response = broker.ask(ApiKey.CREATE_ACLS, 3, request, connection=broker.acme)
         return [(one.error_code, one.error_message) for one in response.results]
 
-    words = "There are 2 ACLs, which is the limit."
+    words = "The tenant has 2 ACLs, and may have 2."
     assert created("a") == [(0, None)]
     assert created("b", "c") == [(0, None), (POLICY_VIOLATION, words)]
 

@@ -105,10 +105,10 @@ def handle_create_acls(
         for index, acl in enumerate(wanted):
             if outcomes[index] is not None or acl in new or acl in there:
                 continue
-            if there.count + len(new) >= acls_max:
-                outcomes[index] = Refusal(
-                    ErrorCode.POLICY_VIOLATION, f"There are {acls_max} ACLs, which is the limit."
-                )
+            count = there.count + len(new)
+            if count >= acls_max:
+                words = f"The tenant has {count} ACLs, and may have {acls_max}."
+                outcomes[index] = Refusal(ErrorCode.POLICY_VIOLATION, words)
             else:
                 new[acl] = None
         return [AddAcls(tenant, tuple(new))] if new else []
