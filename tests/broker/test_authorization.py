@@ -34,12 +34,6 @@ from data_plane.cell.acls import (
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import describe_cluster_request, describe_quorum_request
-from data_plane.wire.messages.alter_client_quotas_request import (
-    AlterClientQuotasRequest,
-    EntityData,
-    EntryData,
-    OpData,
-)
 from data_plane.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -221,12 +215,6 @@ def of_groups(world: World) -> list[Maker]:
     ]
 
 
-def quota_of(user: str) -> AlterClientQuotasRequest:
-    entity = [EntityData(entity_type="user", entity_name=user)]
-    removed = OpData(key="producer_byte_rate", remove=True)
-    return AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[removed])])
-
-
 OF_ADMINISTRATORS: list[Maker] = [
     (
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -239,7 +227,7 @@ OF_ADMINISTRATORS: list[Maker] = [
         ),
     ),
     (ApiKey.DESCRIBE_CLIENT_QUOTAS, lambda v: DescribeClientQuotasRequest()),
-    (ApiKey.ALTER_CLIENT_QUOTAS, lambda v: quota_of("nobody")),
+    (ApiKey.ALTER_CLIENT_QUOTAS, lambda v: story.quota_of("nobody", None)),
     (
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
         lambda v: GetTelemetrySubscriptionsRequest(client_instance_id=UUID(int=7)),

@@ -19,7 +19,6 @@ import pytest
 import data_plane.broker
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.messages import alter_client_quotas_request as alter_quotas
 from data_plane.wire.messages import (
     alter_configs_request,
     alter_partition_reassignments_request,
@@ -487,17 +486,6 @@ def users(story: Story) -> None:
     story.ask_all(ApiKey.ALTER_CLIENT_QUOTAS, always(quota_of("bob", None)))
 
 
-def client_quotas(story: Story) -> None:
-    entity = [alter_quotas.EntityData(entity_type="user", entity_name="alice")]
-    for is_removed in (False, True):
-        op = alter_quotas.OpData(key="producer_byte_rate", value=1e9, remove=is_removed)
-        altered = alter_quotas.AlterClientQuotasRequest(
-            entries=[alter_quotas.EntryData(entity=entity, ops=[op])]
-        )
-        story.ask_all(ApiKey.ALTER_CLIENT_QUOTAS, always(altered))
-        story.ask_all(ApiKey.DESCRIBE_CLIENT_QUOTAS, always(DescribeClientQuotasRequest()))
-
-
 def telemetry(story: Story) -> None:
     known = UUID(int=7)
     subscribed = GetTelemetrySubscriptionsRequest(client_instance_id=known)
@@ -584,7 +572,6 @@ def conversation(player: NamespacePlayer, hidden_id: UUID, hidden_member: str) -
     administration(story)
     rights(story)
     users(story)
-    client_quotas(story)
     telemetry(story)
     groups_and_offsets(story, topic_id, hidden_member)
     end(story)

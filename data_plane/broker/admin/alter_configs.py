@@ -22,7 +22,7 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, ConfigType, parse_list
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
 from data_plane.broker.config.resources import why_not_authorized
-from data_plane.broker.config.topic_bounds import refuse_beyond_bounds
+from data_plane.broker.config.topic_bounds import TOPIC_BOUNDS, refuse_beyond_bounds
 from data_plane.broker.config.validation import (
     CONNECTIONS_PER_IP,
     check_broker_values,
@@ -65,6 +65,7 @@ ALTER_MIN_VERSION, ALTER_MAX_VERSION = 0, 2
 INCREMENTAL_MIN_VERSION, INCREMENTAL_MAX_VERSION = 0, 1
 
 UNKNOWN_WARNINGS_MAX = 10
+"""In the log, for one request."""
 
 # Groups of a tenant that have a configuration of their own.
 CONFIGURED_GROUPS_MAX = 1_000
@@ -72,7 +73,6 @@ _TOO_MANY_GROUPS = Refusal(
     ErrorCode.POLICY_VIOLATION,
     f"{CONFIGURED_GROUPS_MAX} groups have a configuration, which is the maximum.",
 )
-"""In the log, for one request."""
 
 
 class Operation(IntEnum):
@@ -285,7 +285,7 @@ def _decide(
     if resource.type == ResourceType.TOPIC:
         touched = [name for name, _ in (*changed, *removed)]
         refuse_declared_configs(image, tenant, resource.name, touched)
-        bounds = services.config.get_list("tenant.topic.bounds")
+        bounds = services.config.get_list(TOPIC_BOUNDS)
         refuse_beyond_bounds(tenant, bounds, dict(changed))
     if resource.type == ResourceType.BROKER:
         _check_min_isr(resource, {*names, *(name for name, _ in removed)}, after)

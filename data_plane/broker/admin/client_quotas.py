@@ -54,7 +54,10 @@ from data_plane.wire.registry import ApiKey
 
 MIN_VERSION, MAX_VERSION = 0, 1
 IP: Final = "ip"
-MATCH_EXACT, MATCH_DEFAULT, MATCH_SPECIFIED = 0, 1, 2
+# The protocol's numbers of how a component matches.
+MATCH_EXACT: Final = 0
+MATCH_DEFAULT: Final = 1
+MATCH_SPECIFIED: Final = 2
 
 
 class _Filter(NamedTuple):
@@ -121,20 +124,18 @@ def _filter_of(request: DescribeClientQuotasRequest) -> _Filter:
 
 
 def _name_of(component: ComponentData) -> str | None:
-    match component.match_type:
-        case 0:
-            if component.match is None:
-                raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
-            # No entity has the empty name, which is that of defaults here.
-            return component.match or "\0"
-        case 1 | 2 as match_type:
-            if component.match is not None:
-                kind = "DEFAULT" if match_type == MATCH_DEFAULT else "SPECIFIED"
-                raise _invalid(
-                    f"Request specified MATCH_TYPE_{kind}, but also specified a match string."
-                )
-            return DEFAULT_NAME if match_type == MATCH_DEFAULT else None
-    raise _invalid(f"Unknown match type {component.match_type}")
+    match_type = component.match_type
+    if match_type == MATCH_EXACT:
+        if component.match is None:
+            raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        # No entity has the empty name, which is that of defaults here.
+        return component.match or "\0"
+    if match_type not in (MATCH_DEFAULT, MATCH_SPECIFIED):
+        raise _invalid(f"Unknown match type {match_type}")
+    if component.match is not None:
+        kind = "DEFAULT" if match_type == MATCH_DEFAULT else "SPECIFIED"
+        raise _invalid(f"Request specified MATCH_TYPE_{kind}, but also specified a match string.")
+    return DEFAULT_NAME if match_type == MATCH_DEFAULT else None
 
 
 def handle_alter(

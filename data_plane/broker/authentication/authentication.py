@@ -69,7 +69,7 @@ class Authentication:
         self.delays = FailureDelays()
         self.decoys = Decoys(self._decoy_key, lambda: services.image.credentials)
         # Beside the work on producers' batches, which it is not to wait for, nor hold up.
-        work = RequestWork(services.request_work.executor, PASSWORDS_AT_ONCE_MAX)
+        work = RequestWork(services.executor, PASSWORDS_AT_ONCE_MAX)
         self.passwords = PasswordChecks(work, services.random, self.decoys)
         self.budget = HandshakeBudget(services.timers.schedule)
         # Of who is authenticated already: strangers, however many, hold up none of these.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from data_plane.broker.config.definition import Update, at_least, between, define
-from data_plane.broker.config.topic_bounds import BOUNDS
+from data_plane.broker.config.topic_bounds import BOUNDS, TOPIC_BOUNDS
 from data_plane.cell.tenant_quotas import CONSUME_CAPACITY, PRODUCE_CAPACITY
 
 QUOTA_DEFINITIONS = (
@@ -54,7 +54,7 @@ QUOTA_DEFINITIONS = (
         Update.CLUSTER_WIDE,
     ),
     define(
-        "tenant.topic.bounds",
+        TOPIC_BOUNDS,
         "LIST",
         "",
         "What clients of tenants other than `default` may set for topics: configurations, "

@@ -23,6 +23,7 @@ from data_plane.broker.request.refusal import Refusal
 from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.wire.errors import ErrorCode
 
+TOPIC_BOUNDS: Final = "tenant.topic.bounds"
 REPLICATION_FACTOR: Final = "replication.factor"
 MANUAL_ASSIGNMENT: Final = "manual.assignment"
 _RANGE: Final = ".."

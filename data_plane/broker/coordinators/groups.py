@@ -37,7 +37,7 @@ from data_plane.broker.coordinators.offsets_topic import OFFSETS_TOPIC
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.request.api import Deferred, RequestContext
 from data_plane.broker.services import Config, Services
-from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.tenants import DEFAULT_TENANT, with_id
 from data_plane.cell.topics_draft import changed_topics
 from data_plane.groups.config import GroupCoordinatorConfig
@@ -148,10 +148,8 @@ class GroupService:
 
     def _expiry_pause(self, tenant_id: str, name: str) -> ExpiryPause | None:
         """The expiry of a topic's offsets pauses while it is deleted and can come back."""
-        image = self._services.newest_image
-        tenant = with_id(image.tenants, tenant_id)
-        topic = image.topic(DEFAULT_TENANT if tenant is None else tenant.name, name)
-        if topic is None or (tenant is None and tenant_id != DEFAULT_TENANT):
+        topic = _topic_of(self._services.newest_image, tenant_id, name)
+        if topic is None:
             return NO_PAUSE
         if topic.is_kept_whole:
             return None
@@ -309,12 +307,16 @@ class GroupService:
         if self._services.deletion_permit.why_nothing:
             return False  # An old image does not name the topics that were made since.
         # Nor does one on the way to the newest, in which this broker may coordinate already.
-        image = self._services.newest_image
-        tenant = with_id(image.tenants, tenant_id)
-        if tenant is None and tenant_id != DEFAULT_TENANT:
-            return True
-        topic = image.topic(DEFAULT_TENANT if tenant is None else tenant.name, name)
+        topic = _topic_of(self._services.newest_image, tenant_id, name)
         return topic is None or topic_id not in (topic.topic_id, ZERO_UUID)
+
+
+def _topic_of(image: MetadataImage, tenant_id: str, name: str) -> TopicImage | None:
+    """A topic of the tenant with that id. The one of `default` is its name, stored or not."""
+    tenant = with_id(image.tenants, tenant_id)
+    if tenant is None and tenant_id != DEFAULT_TENANT:
+        return None
+    return image.topic(DEFAULT_TENANT if tenant is None else tenant.name, name)
 
 
 def service_of(services: Services) -> GroupService:

@@ -31,8 +31,8 @@ from data_plane.broker.quotas.tenant_rates import (
     CONSUME,
     PRODUCE,
     RateKey,
+    TenantRates,
     TenantRateTable,
-    TenantUse,
 )
 from data_plane.broker.request.api import RequestContext
 from data_plane.broker.request.quotas import FETCH_BYTES_UNLIMITED
@@ -275,7 +275,7 @@ class BrokerQuotas:
             connection.namespace, connection.principal.name, context.client_id or "", now_ms
         )
 
-    def _use(self, context: RequestContext) -> TenantUse | None:
+    def _use(self, context: RequestContext) -> TenantRates | None:
         return self._tenants.of(context.connection.namespace)
 
     def _explain(self, reason: str, wait_ms: int) -> int:

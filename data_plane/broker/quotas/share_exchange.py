@@ -191,7 +191,6 @@ class ShareExchange:
         self._table.set_caps(self._sharer.share_caps(), now_ms)
 
     def _apply(self, now_ms: int) -> None:
-        self._table.look(now_ms)
         changed = self._table.take_changed()
         self._sharer.set_shares(self._table.shares, changed, len(self._others()) + 1, now_ms)
 

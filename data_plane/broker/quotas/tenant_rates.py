@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from data_plane.broker.quotas.rates import Bucket
 from data_plane.broker.quotas.shares import HEADROOM, NO_DEMAND, Demand, water_fill
 from data_plane.cell.tenant_quotas import TenantQuotas
-from data_plane.cell.tenants import Tenants
+from data_plane.cell.tenants import DEFAULT_TENANT, Tenants
 
 # What a tenant may take at once, in seconds of its rate.
 BURST_S: Final = 1.0
@@ -120,7 +120,7 @@ class Use:
         return Demand(max(newest, self.per_s), is_hungry or self._hungry_periods > 0)
 
 
-class TenantUse:
+class TenantRates:
     """Of one tenant."""
 
     __slots__ = ("consume", "handler", "produce", "requests")
@@ -141,7 +141,7 @@ class TenantRateTable:
     def __init__(self) -> None:
         self._quotas: Mapping[str, TenantQuotas] = {}
         self._caps: Mapping[RateKey, float] = {}
-        self._uses: dict[str, TenantUse] = {}
+        self._uses: dict[str, TenantRates] = {}
         # Those of them that no `set_shares` has limited yet.
         self._unlimited: set[str] = set()
         self._has_floors = False
@@ -168,7 +168,7 @@ class TenantRateTable:
         self._has_floors = any(
             getattr(quotas, floor) for quotas in self._quotas.values() for floor in FLOORS.values()
         )
-        kept = tenants.keys() | {"default"} if self._has_floors else self._quotas.keys()
+        kept = tenants.keys() | {DEFAULT_TENANT} if self._has_floors else self._quotas.keys()
         for name in self._uses.keys() - kept:
             del self._uses[name]
         for name in self._quotas:
@@ -178,11 +178,11 @@ class TenantRateTable:
         """Of all tenants that have any; the same mapping until these are others."""
         return self._caps
 
-    def of(self, tenant: str) -> TenantUse | None:
+    def of(self, tenant: str) -> TenantRates | None:
         """None: nothing is measured."""
         use = self._uses.get(tenant)
         if use is None and (self._has_floors or tenant in self._quotas):
-            use = self._uses[tenant] = TenantUse()
+            use = self._uses[tenant] = TenantRates()
             self._unlimited.add(tenant)
         return use
 

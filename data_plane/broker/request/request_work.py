@@ -30,7 +30,7 @@ class RequestWork:
     """See the module."""
 
     def __init__(self, executor: Executor, at_once_max: int = WORK_AT_ONCE_MAX) -> None:
-        self.executor = executor
+        self._executor = executor
         self._at_once_max = at_once_max
         # By peer, in the order of their turns.
         self._waiting: dict[str, deque[tuple[Callable[[], Any], OnDone]]] = {}
@@ -61,7 +61,7 @@ class RequestWork:
                 self._waiting[peer] = jobs
             self._waiting_count -= 1
             self._running_count += 1
-            self.executor.submit(work, partial(self._done, on_done))
+            self._executor.submit(work, partial(self._done, on_done))
 
     def _done(self, on_done: OnDone, result: Any, error: BaseException | None) -> None:
         self._running_count -= 1

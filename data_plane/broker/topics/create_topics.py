@@ -246,7 +246,7 @@ class Creations:
             assignments = _automatic_assignments(services, new, topic)
         refuse_beyond_bounds(
             self._topics.tenant,
-            services.config.get_list("tenant.topic.bounds"),
+            new.topic_bounds,
             {
                 **configs,
                 REPLICATION_FACTOR: str(len(assignments[0])),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from data_plane.broker.cell.controller_settings import default_replication_factor
+from data_plane.broker.config.topic_bounds import TOPIC_BOUNDS
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Assignment, ChangePartition
@@ -48,7 +49,7 @@ class NewPartitions:
     @property
     def topic_bounds(self) -> list[str]:
         """What an operator allows tenants (config/topic_bounds.py)."""
-        return self._config.get_list("tenant.topic.bounds")
+        return self._config.get_list(TOPIC_BOUNDS)
 
     def take_room(self, tenant: str, partitions_count: int) -> None:
         """That tenant is to have so many more. Raises Refusal: it takes nothing in, or has as many
