@@ -13,6 +13,8 @@ asked again when some append has settled.
 Invariants
 - All chores together do at most `work_per_turn_max` for each millisecond, and one piece more.
 - Loading and unloading come first: clients wait for them.
+- Of the others each tenant has a piece done in turn, its own in the order in which they were begun:
+  who has millions of offsets holds up nobody else's chores.
 - A chore whose owner is given up does not run again.
 """
 
@@ -31,10 +33,11 @@ WORK_PER_TURN_MAX: Final = 2_000
 
 
 class _Chore:
-    __slots__ = ("is_begun", "is_urgent", "owner", "pieces")
+    __slots__ = ("is_begun", "is_urgent", "owner", "pieces", "tenant")
 
-    def __init__(self, owner: object, pieces: Pieces, is_urgent: bool) -> None:
+    def __init__(self, owner: object, pieces: Pieces, tenant: str, is_urgent: bool) -> None:
         self.owner = owner
+        self.tenant = tenant
         self.pieces = pieces
         self.is_urgent = is_urgent
         self.is_begun = False
@@ -47,28 +50,38 @@ class _Chore:
 
 
 class Chores:
-    """What is left to do, each of a kind in the order in which it was begun."""
+    """What is left to do."""
 
     def __init__(self, work_per_turn_max: int = WORK_PER_TURN_MAX) -> None:
         self._work_per_turn_max = work_per_turn_max
         self._urgent: deque[_Chore] = deque()
-        self._others: deque[_Chore] = deque()
+        # By tenant, in the order of their turns.
+        self._others: dict[str, deque[_Chore]] = {}
         self._waiting: list[_Chore] = []
         self._is_running = False
         self._turn_ms = -1
         self._work_left = 0
 
-    def begin(self, owner: object, pieces: Pieces, now_ms: int, *, is_urgent: bool = False) -> None:
+    def begin(
+        self,
+        owner: object,
+        pieces: Pieces,
+        now_ms: int,
+        *,
+        tenant: str = "",
+        is_urgent: bool = False,
+    ) -> None:
         """Do `pieces`, beginning now if this turn has time left."""
-        self._enqueue(_Chore(owner, pieces, is_urgent))
+        self._enqueue(_Chore(owner, pieces, tenant, is_urgent))
         self.run(now_ms)
 
     def drop(self, owner: object) -> None:
         """Leave the chores of `owner` as they are."""
-        for queue in (self._urgent, self._others):
+        for queue in (self._urgent, *self._others.values()):
             kept = [chore for chore in queue if chore.owner is not owner]
             queue.clear()
             queue.extend(kept)
+        self._others = {tenant: queue for tenant, queue in self._others.items() if queue}
         self._waiting = [chore for chore in self._waiting if chore.owner is not owner]
 
     def wake(self, now_ms: int) -> None:
@@ -92,8 +105,7 @@ class Chores:
             self._work_left = self._work_per_turn_max
         self._is_running = True
         try:
-            while self._work_left > 0 and (queue := self._urgent or self._others):
-                chore = queue.popleft()
+            while self._work_left > 0 and (chore := self._take()) is not None:
                 try:
                     work = chore.do_piece(now_ms)
                 except StopIteration:
@@ -102,7 +114,7 @@ class Chores:
                     self._waiting.append(chore)
                 else:
                     self._work_left -= work
-                    queue.appendleft(chore)
+                    self._queue_of(chore).appendleft(chore)
         finally:
             self._is_running = False
 
@@ -113,4 +125,20 @@ class Chores:
             self.run(now_ms)
 
     def _enqueue(self, chore: _Chore) -> None:
-        (self._urgent if chore.is_urgent else self._others).append(chore)
+        self._queue_of(chore).append(chore)
+
+    def _queue_of(self, chore: _Chore) -> deque[_Chore]:
+        return self._urgent if chore.is_urgent else self._others.setdefault(chore.tenant, deque())
+
+    def _take(self) -> _Chore | None:
+        """The one of which a piece is done next; its tenant has his turn behind the others then."""
+        if self._urgent:
+            return self._urgent.popleft()
+        if not self._others:
+            return None
+        tenant = next(iter(self._others))
+        queue = self._others.pop(tenant)
+        chore = queue.popleft()
+        if queue:
+            self._others[tenant] = queue
+        return chore

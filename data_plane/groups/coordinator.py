@@ -15,7 +15,8 @@ Rules of the house
   its wait. `unload` answers whatever waits.
 - Requests to a partition that is not led here get NOT_COORDINATOR, to one that is being loaded
   COORDINATOR_LOAD_IN_PROGRESS.
-- Memory is bounded by the maxima in `GroupCoordinatorConfig` and by the size of requests.
+- Memory is bounded by the maxima in `GroupCoordinatorConfig` and by the size of requests; what a
+  tenant has of it, by its limits (totals.py).
 - No call takes longer because there are many groups or offsets: see chores.
 
 Deliberately absent: authorization, the existence of topics and their ids, versions of answers
@@ -35,7 +36,7 @@ from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.deadlines import Deadlines
 from data_plane.groups.describe import GroupFilter, describe_group, list_group
 from data_plane.groups.effects import AppendRecords, ClientContext, Effect, ReplyToken, Respond
-from data_plane.groups.group import ClassicGroup, GroupTotals
+from data_plane.groups.group import ClassicGroup
 from data_plane.groups.group_deletion import DeletionCountdown
 from data_plane.groups.led_partitions import LedPartitions
 from data_plane.groups.loaded_shard import LoadedShard
@@ -51,6 +52,7 @@ from data_plane.groups.shard import (
     GroupCounters,
     Shard,
 )
+from data_plane.groups.totals import GROUPS, GroupTotals, LimitsOf, no_limits_of
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import (
     DeletableGroupResult,
@@ -90,9 +92,11 @@ class GroupCoordinator:
         new_uuid: Callable[[], str],
         wall_ms: Callable[[int], int] = lambda now_ms: now_ms,
         expiry_pause: Callable[[str, str], ExpiryPause | None] = lambda tenant, topic: NO_PAUSE,
+        limits_of: LimitsOf = no_limits_of,
     ) -> None:
         """`new_uuid` returns a fresh random UUID as text; it becomes the end of a member id.
-        `wall_ms` is the date at a steady time; `expiry_pause`: see CoordinatorParts."""
+        `wall_ms` is the date at a steady time; `expiry_pause`, `limits_of`: see
+        CoordinatorParts."""
         self.config = config
         # While the date or the settings cannot be trusted, nothing expires by them.
         self.may_expire_offsets = True
@@ -108,6 +112,7 @@ class GroupCoordinator:
             new_uuid=new_uuid,
             counters=self.counters,
             totals=self.totals,
+            limits_of=limits_of,
             chores=Chores(config.work_per_turn_max),
             wall_ms=wall_ms,
             may_expire=lambda: self.may_expire_offsets,
@@ -202,10 +207,11 @@ class GroupCoordinator:
                 token, JoinGroupResponse(member_id=request.member_id, error_code=error)
             )
         loaded, error = self._writable(tenant, request.group_id)
-        if loaded is not None and self._is_full(loaded, request.group_id):
+        if loaded is not None and self._is_full(loaded, request.group_id, now_ms):
             loaded, error = None, ErrorCode.GROUP_MAX_SIZE_REACHED
         if loaded is None:
-            return self._respond(token, JoinGroupResponse(error_code=error))
+            self._queue(token, JoinGroupResponse(error_code=error))
+            return self._drain()
         loaded.membership.join(request, client, token, now_ms)
         return self._drain()
 
@@ -266,10 +272,11 @@ class GroupCoordinator:
     ) -> list[Effect]:
         """Commit offsets of topics that exist. The empty group id is allowed, as in Kafka."""
         loaded, error = self._writable(tenant, request.group_id)
-        if loaded is not None and self._is_full(loaded, request.group_id):
+        if loaded is not None and self._is_full(loaded, request.group_id, now_ms):
             loaded, error = None, ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         if loaded is None:
-            return self._respond(token, commit_error_response(request, error))
+            self._queue(token, commit_error_response(request, error))
+            return self._drain()
         loaded.commits.commit(request, client.api_version, token, now_ms)
         return self._drain()
 
@@ -286,7 +293,7 @@ class GroupCoordinator:
         order. Few offsets are told at once, however much else there is to do."""
         pieces = self._fetch_offsets(tenant, groups, token, require_stable)
         if next(pieces, None) is not None:
-            self._chores.begin(None, pieces, now_ms)
+            self._chores.begin(None, pieces, now_ms, tenant=tenant)
         return self._drain()
 
     def _fetch_offsets(
@@ -365,7 +372,7 @@ class GroupCoordinator:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return self._respond(token, ListGroupsResponse(error_code=error))
         pieces = self._list_groups(tenant, GroupFilter(request), token, now_ms)
-        self._chores.begin(None, pieces, now_ms)
+        self._chores.begin(None, pieces, now_ms, tenant=tenant)
         return self._drain()
 
     def _list_groups(
@@ -442,11 +449,15 @@ class GroupCoordinator:
             return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
         return loaded, error
 
-    def _is_full(self, loaded: LoadedShard, group_id: str) -> bool:
+    def _is_full(self, loaded: LoadedShard, group_id: str, now_ms: int) -> bool:
         """Whether `group_id` would be one group too many."""
-        if group_id in loaded.shard.groups:
+        shard = loaded.shard
+        if group_id in shard.groups:
             return False
-        return self.totals.group_count >= self.config.groups_max
+        totals, own = self.totals, shard.totals.tenant.group_count
+        if not totals.has_room(self.config.groups_max, totals.group_count, own, 1):
+            return True
+        return shard.refuses(GROUPS, 1, group_id, now_ms)
 
     def _group_id_error(self, group_id: str) -> ErrorCode:
         return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.member import Member
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember

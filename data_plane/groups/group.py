@@ -24,55 +24,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 from data_plane.groups.deadlines import Timer
 from data_plane.groups.effects import ReplyToken
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.member import Member, Protocols
 from data_plane.groups.record_formats import GroupRecord, MemberRecord
 from data_plane.groups.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     decode_subscribed_topics,
 )
+from data_plane.groups.totals import ShardTotals
 from data_plane.wire.errors import ErrorCode
 
 GENERATION_ID_MAX: Final = 2**31 - 1
 
 
-class GroupState(Enum):
-    """Kafka's states, with Kafka's names as values."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
 # What an id that nobody has used yet takes beside its text: see MEMBER_OVERHEAD_BYTES.
 PENDING_ID_OVERHEAD_BYTES: Final = 700
-
-
-@dataclass(slots=True)
-class GroupTotals:
-    """What all groups of a broker come to: kept as they change, since adding it up takes long."""
-
-    group_count: int = 0
-    state_counts: dict[GroupState, int] = field(
-        default_factory=lambda: dict.fromkeys(GroupState, 0)
-    )
-    # Members and ids handed out, with their metadata and assignments.
-    member_bytes: int = 0
-    offset_count: int = 0
-    offset_bytes: int = 0
-    # By how much the commits in flight will enlarge that at most.
-    pending_offset_bytes: int = 0
-
-    def forget_group(self, state: GroupState) -> None:
-        self.group_count -= 1
-        self.state_counts[state] -= 1
 
 
 _PREVIOUS_STATES: Final = {
@@ -120,17 +90,16 @@ class ClassicGroup:
         group_id: str,
         now_ms: int | None,
         *,
-        totals: GroupTotals,
+        totals: ShardTotals,
         wall_ms: Callable[[int], int],
     ) -> None:
-        """It counts in `totals` until `GroupTotals.forget_group`; `wall_ms` is the date at a steady
+        """It counts in `totals` until `ShardTotals.forget_group`; `wall_ms` is the date at a steady
         time."""
         self._wall_ms = wall_ms
         self.group_id = group_id
         self._totals = totals
         self._state = GroupState.EMPTY
-        totals.group_count += 1
-        totals.state_counts[GroupState.EMPTY] += 1
+        totals.add_group(GroupState.EMPTY)
         self.previous_state = GroupState.DEAD
         self.current_state_timestamp_ms = None if now_ms is None else wall_ms(now_ms)
         self.generation_id = 0
@@ -159,9 +128,7 @@ class ClassicGroup:
 
     @state.setter
     def state(self, state: GroupState) -> None:
-        counts = self._totals.state_counts
-        counts[self._state] -= 1
-        counts[state] += 1
+        self._totals.change_state(self._state, state)
         self._state = state
 
     @property
@@ -277,7 +244,7 @@ class ClassicGroup:
         assert member.join_token is None
         assert member.sync_token is None
         member.session_timer.cancel()
-        self._totals.member_bytes -= member.size_bytes
+        self._totals.add_member_bytes(-member.size_bytes)
         self._withdraw_votes(member)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -296,7 +263,7 @@ class ClassicGroup:
         assert old.sync_token is None
         assert new.join_token is None
         old.session_timer.cancel()
-        self._totals.member_bytes -= old.size_bytes
+        self._totals.add_member_bytes(-old.size_bytes)
         old.size_bytes = 0
         self._count_bytes(new)
         self.members = {
@@ -338,7 +305,7 @@ class ClassicGroup:
             assert member.join_token is None
             assert member.sync_token is None
             member.session_timer.cancel()
-            self._totals.member_bytes -= member.size_bytes
+            self._totals.add_member_bytes(-member.size_bytes)
         self.members.clear()
         while self.pending_join_timers:
             self.take_pending_member(next(iter(self.pending_join_timers)))
@@ -361,7 +328,7 @@ class ClassicGroup:
     def add_pending_member(self, member_id: str) -> Timer:
         """An id has been handed out. Returns the timer that is to take it back."""
         timer = self.pending_join_timers[member_id] = Timer()
-        self._totals.member_bytes += PENDING_ID_OVERHEAD_BYTES + len(member_id)
+        self._totals.add_member_bytes(PENDING_ID_OVERHEAD_BYTES + len(member_id))
         return timer
 
     def take_pending_member(self, member_id: str) -> bool:
@@ -369,7 +336,7 @@ class ClassicGroup:
         timer = self.pending_join_timers.pop(member_id, None)
         if timer is None:
             return False
-        self._totals.member_bytes -= PENDING_ID_OVERHEAD_BYTES + len(member_id)
+        self._totals.add_member_bytes(-PENDING_ID_OVERHEAD_BYTES - len(member_id))
         timer.cancel()
         return True
 
@@ -416,7 +383,7 @@ class ClassicGroup:
 
     def _count_bytes(self, member: Member) -> None:
         size_bytes = member.measure_bytes()
-        self._totals.member_bytes += size_bytes - member.size_bytes
+        self._totals.add_member_bytes(size_bytes - member.size_bytes)
         member.size_bytes = size_bytes
 
     def _add_votes(self, protocols: Protocols) -> None:

@@ -21,7 +21,8 @@ from functools import partial
 
 from data_plane.groups.appends import Outcome, response_error_of_append
 from data_plane.groups.chores import WAITING, Pieces
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.offset_sweeps import TOMBSTONE_WORK, OffsetSweeps
 from data_plane.groups.shard import Shard
 from data_plane.wire.errors import ErrorCode

@@ -13,7 +13,7 @@ Deliberately absent: what is done in a shard (loaded_shard.py), and reading the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import partial
 
 from data_plane.groups.chores import Pieces
@@ -118,6 +118,14 @@ class LedPartitions:
         """And in those that cannot yet."""
         found = (partition.shards.get(tenant) for partition in self.opening.values())
         return [loaded for loaded in found if loaded is not None]
+
+    def led_among(self, partitions: Set[int]) -> list[LoadedPartition]:
+        """Those of these partitions that are led here, and have been read."""
+        return [
+            led[partition]
+            for led in (self.loaded, self.opening)
+            for partition in led.keys() & partitions
+        ]
 
     # Looking through
 

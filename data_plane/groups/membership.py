@@ -19,7 +19,8 @@ from typing import Final
 from data_plane.groups.appends import Reply, response_error_of_append
 from data_plane.groups.config import MEMBER_ID_PREFIX_BYTES_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS
 from data_plane.groups.effects import ClientContext, ReplyToken
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.member import (
     MEMBER_OVERHEAD_BYTES,
     Member,
@@ -56,7 +57,7 @@ class Membership:
         """Answered when the join phase ends, or at once with an error."""
         protocols = protocols_of(request)
         group = self._shard.groups.get(request.group_id)
-        error, member_id = self._join_error(group, request, protocols)
+        error, member_id = self._join_error(group, request, protocols, now_ms)
         if error is not ErrorCode.NONE:
             if error is ErrorCode.GROUP_MAX_SIZE_REACHED and group is not None:
                 self._turn_away(group, request.member_id, now_ms)
@@ -81,11 +82,15 @@ class Membership:
             )
 
     def _join_error(
-        self, group: ClassicGroup | None, request: JoinGroupRequest, protocols: Protocols
+        self,
+        group: ClassicGroup | None,
+        request: JoinGroupRequest,
+        protocols: Protocols,
+        now_ms: int,
     ) -> tuple[ErrorCode, str]:
         """The error that refuses a join, if any, and the member id to answer it with."""
         member_id = request.member_id
-        if not self._has_memory(group, request, protocols):
+        if not self._has_memory(group, request, protocols, now_ms):
             return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
         if group is None:
             if member_id != "":
@@ -129,10 +134,14 @@ class Membership:
                 return member is not None or len(group.members) < size_max
 
     def _has_memory(
-        self, group: ClassicGroup | None, request: JoinGroupRequest, protocols: Protocols
+        self,
+        group: ClassicGroup | None,
+        request: JoinGroupRequest,
+        protocols: Protocols,
+        now_ms: int,
     ) -> bool:
-        """Whether all members of the broker would stay within their bytes. Who brings no more than
-        before may always come back."""
+        """Whether all members of the broker, and those of the tenant, would stay within their
+        bytes. Who brings no more than before may always come back."""
         present = None
         if group is not None:
             member_id = group.static_members.get(request.group_instance_id or "")
@@ -142,8 +151,7 @@ class Membership:
             growth_bytes += MEMBER_OVERHEAD_BYTES
         else:
             growth_bytes -= bytes_of_protocols(present.protocols)
-        bytes_max = self._shard.config.members_max_bytes
-        return growth_bytes <= 0 or self._shard.totals.member_bytes + growth_bytes <= bytes_max
+        return self._rebalance.has_memory(request.group_id, growth_bytes, now_ms)
 
     def _turn_away(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         member = group.members.get(member_id)

@@ -6,8 +6,9 @@ members; the first such commit creates a simple group.
 
 Invariants
 - Offsets change when their append settles (see `Shard.append_offsets`).
-- Commits do not enlarge what all offsets of the broker take beyond `offsets_max_bytes`; commits in
-  flight count. What is there already can be committed anew.
+- Commits do not enlarge what all offsets of the broker take beyond `offsets_max_bytes`, nor what
+  its tenant has beyond its limits; commits in flight count. What is there already can be committed
+  anew.
 
 Deliberately absent: what the broker deletes by itself (`offset_sweeps`, `offset_expiry`), and whole
 groups (`group_deletion`).
@@ -21,7 +22,8 @@ from typing import Final
 
 from data_plane.groups.appends import Reply
 from data_plane.groups.effects import ReplyToken
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.record_formats import (
     CommittedOffset,
@@ -29,6 +31,7 @@ from data_plane.groups.record_formats import (
     encode_committed_offset,
 )
 from data_plane.groups.shard import Shard
+from data_plane.groups.totals import COMMITTED_OFFSETS, GROUP_METADATA_BYTES
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -88,7 +91,7 @@ class OffsetCommits:
             expire_timestamp_ms = min(wall_ms + request.retention_time_ms, NEVER_MS)
         response = OffsetCommitResponse()
         commits: dict[OffsetKey, bytes | None] = {}
-        growth_bytes = 0
+        growth = growth_bytes = 0
         for topic in request.topics:
             answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
@@ -112,15 +115,12 @@ class OffsetCommits:
                         )
                     )
                     commits[key] = value
+                    growth += self._shard.offsets.value(key) is None
                     growth_bytes += max(0, self._shard.offsets.growth_bytes(key, value))
         if not commits:
             self._shard.respond(token, response)
             return
-        totals = self._shard.totals
-        bytes_max = self._shard.config.offsets_max_bytes
-        if growth_bytes and (
-            totals.offset_bytes + totals.pending_offset_bytes + growth_bytes > bytes_max
-        ):
+        if growth_bytes and not self._has_room(request.group_id, growth, growth_bytes, now_ms):
             error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             self._shard.respond(token, commit_error_response(request, error))
             return
@@ -131,7 +131,22 @@ class OffsetCommits:
             commits,
             now_ms,
             reply=Reply(token, response, partial(commit_error_response, request)),
+            growth=growth,
             growth_bytes=growth_bytes,
+        )
+
+    def _has_room(self, group_id: str, growth: int, growth_bytes: int, now_ms: int) -> bool:
+        """Whether there may be so many offsets more, and so many bytes of them."""
+        shard = self._shard
+        whole, own = shard.totals.whole, shard.totals.tenant
+        return whole.has_room(
+            shard.config.offsets_max_bytes,
+            whole.offset_bytes + whole.pending_offset_bytes,
+            own.offset_bytes + own.pending_offset_bytes,
+            growth_bytes,
+        ) and not (
+            shard.refuses(COMMITTED_OFFSETS, growth, group_id, now_ms)
+            or shard.refuses(GROUP_METADATA_BYTES, growth_bytes, group_id, now_ms)
         )
 
     def _commit_error(self, request: OffsetCommitRequest, api_version: int) -> ErrorCode:

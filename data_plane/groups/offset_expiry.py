@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from data_plane.groups.chores import WAITING, Pieces
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup
 from data_plane.groups.group_deletion import GroupDeletion
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.offset_sweeps import TOMBSTONE_WORK, TOPIC_WORK, OffsetSweeps
 from data_plane.groups.record_formats import OffsetKey, decode_committed_offset
 from data_plane.groups.shard import Shard

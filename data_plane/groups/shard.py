@@ -18,7 +18,7 @@ meanwhile its timers do nothing, and it asks for no appends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -27,7 +27,8 @@ from data_plane.groups.chores import Chores, Pieces
 from data_plane.groups.config import TOMBSTONE_BYTES_PER_APPEND_MAX, GroupCoordinatorConfig
 from data_plane.groups.deadlines import Deadlines, Timer, TimerAction
 from data_plane.groups.effects import Effect, GroupEvent, ReplyToken, Respond
-from data_plane.groups.group import ClassicGroup, GroupState, GroupTotals
+from data_plane.groups.group import ClassicGroup
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.offsets import OffsetStore
 from data_plane.groups.record_formats import (
     GroupKey,
@@ -36,6 +37,7 @@ from data_plane.groups.record_formats import (
     encode_group,
     encode_key,
 )
+from data_plane.groups.totals import GROUP_QUOTAS, TELL_AGAIN_MS, GroupTotals, LimitsOf
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
 
@@ -73,6 +75,8 @@ class GroupCounters:
     offset_expirations: int = 0
     groups_deleted: int = 0
     append_failures: int = 0
+    # By limits of tenants, for each of them.
+    refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GROUP_QUOTAS, 0))
 
 
 @dataclass(slots=True)
@@ -87,6 +91,8 @@ class CoordinatorParts:
     counters: GroupCounters
     chores: Chores
     totals: GroupTotals
+    # What a tenant's groups may come to.
+    limits_of: LimitsOf
     # The date at a steady time: for what is written down, and what is held against that.
     wall_ms: Callable[[int], int]
     # False while the date or the settings cannot be trusted: nothing expires by them.
@@ -105,7 +111,8 @@ class Shard:
         self.epoch = epoch
         self.config = parts.config
         self.counters = parts.counters
-        self.totals = parts.totals
+        self.totals = parts.totals.of_shard(tenant)
+        self._limits_of = parts.limits_of
         self.wall_ms = parts.wall_ms
         self.may_expire = parts.may_expire
         self._expiry_pause = parts.expiry_pause
@@ -118,7 +125,6 @@ class Shard:
         # Since when requests are answered; None while groups are being restored.
         self.opened_ms: int | None = None
         self.is_closed = False
-        self._pending_bytes = 0
         self.expiry_timer = Timer()
         self.appends = Appends(
             tenant,
@@ -151,7 +157,7 @@ class Shard:
 
     def begin(self, pieces: Pieces, now_ms: int) -> None:
         """Begin a chore that ends with this shard."""
-        self._chores.begin(self, pieces, now_ms)
+        self._chores.begin(self, pieces, now_ms, tenant=self.tenant)
 
     def close(self) -> None:
         """This partition is led here no more."""
@@ -159,9 +165,11 @@ class Shard:
         self.expiry_timer.cancel()
         self.appends.close()
         self._chores.drop(self)
-        self.totals.offset_count -= self.offsets.count
-        self.totals.offset_bytes -= self.offsets.size_bytes
-        self._add_pending_bytes(-self._pending_bytes)
+        # Those in flight will not come to count here.
+        totals = self.totals
+        totals.add_pending_offsets(-totals.pending_offset_count, -totals.pending_offset_bytes)
+        totals.add_offsets(-self.offsets.count, -self.offsets.size_bytes)
+        totals.close()
 
     def tombstones_per_append(self, group_id: str) -> int:
         """How many tombstones of a group's offsets one append has room for."""
@@ -173,8 +181,7 @@ class Shard:
         """Begin with these; nobody else has them."""
         assert not self.offsets.count
         self.offsets = offsets
-        self.totals.offset_count += offsets.count
-        self.totals.offset_bytes += offsets.size_bytes
+        self.totals.add_offsets(offsets.count, offsets.size_bytes)
 
     def append_offsets(
         self,
@@ -182,6 +189,7 @@ class Shard:
         now_ms: int,
         *,
         reply: Reply | None = None,
+        growth: int = 0,
         growth_bytes: int = 0,
         behind: Iterable[NewRecord] = (),
         on_outcome: Outcome | None = None,
@@ -189,18 +197,18 @@ class Shard:
     ) -> None:
         """Write these values of offsets, None for a tombstone, and the records `behind` them, or
         nothing of it. The values count when the log has them; until then they are pending, and are
-        to enlarge the offsets by `growth_bytes`."""
+        to enlarge the offsets by `growth`, and by `growth_bytes`."""
         wall_ms = self.wall_ms(now_ms)
         batch = [self._offset_record(key, value, wall_ms) for key, value in changes.items()]
         batch += behind
         self.offsets.add_pending(changes)
-        self._add_pending_bytes(growth_bytes)
+        self.totals.add_pending_offsets(growth, growth_bytes)
         self.appends.append(
             batch,
             now_ms,
             replies=() if reply is None else (reply,),
             on_outcome=on_outcome,
-            on_settled=partial(self._offsets_settled, changes, growth_bytes, on_settled),
+            on_settled=partial(self._offsets_settled, changes, (growth, growth_bytes), on_settled),
         )
 
     def group_records(
@@ -218,13 +226,14 @@ class Shard:
     def _offsets_settled(
         self,
         changes: dict[OffsetKey, bytes | None],
-        growth_bytes: int,
+        growth: tuple[int, int],
         on_settled: Outcome | None,
         error: ErrorCode,
         now_ms: int,
     ) -> None:
         self.offsets.remove_pending(changes)
-        self._add_pending_bytes(-growth_bytes)
+        count, size_bytes = growth
+        self.totals.add_pending_offsets(-count, -size_bytes)
         if error is ErrorCode.NONE:
             for key, value in changes.items():
                 if value is not None and key.group_id not in self.groups:
@@ -237,16 +246,28 @@ class Shard:
 
     def _apply_offset(self, key: OffsetKey, value: bytes | None) -> None:
         """A record of an offset, or a tombstone, is in the log."""
-        offsets, totals = self.offsets, self.totals
+        offsets = self.offsets
         count, size_bytes = offsets.count, offsets.size_bytes
         offsets.apply(key, value)
-        totals.offset_count += offsets.count - count
-        totals.offset_bytes += offsets.size_bytes - size_bytes
+        self.totals.add_offsets(offsets.count - count, offsets.size_bytes - size_bytes)
 
-    def _add_pending_bytes(self, growth_bytes: int) -> None:
-        """Commits in flight are to enlarge the offsets by so much more, or less."""
-        self._pending_bytes += growth_bytes
-        self.totals.pending_offset_bytes += growth_bytes
+    def refuses(self, quota: str, more: int, group_id: str, now_ms: int) -> bool:
+        """Whether a limit of the tenant does not allow so much more."""
+        limit = self._limits_of(self.tenant).get(quota)
+        if limit is None:
+            return False
+        why = limit.why_not(self.totals.tenant.use_of(quota), more, quota)
+        if why:
+            self.counters.refused[quota] += 1
+            self._tell_refused(group_id, quota, why, now_ms)
+        return bool(why)
+
+    def _tell_refused(self, group_id: str, quota: str, why: str, now_ms: int) -> None:
+        """Answers about groups have no place for the words."""
+        told_ms = self.totals.tenant.told_ms
+        if now_ms - told_ms.get(quota, now_ms - TELL_AGAIN_MS) >= TELL_AGAIN_MS:
+            told_ms[quota] = now_ms
+            self.tell(group_id, "refused", why)
 
     def new_group(self, group_id: str, now_ms: int | None) -> ClassicGroup:
         group = ClassicGroup(

@@ -23,7 +23,8 @@ from typing import Final
 
 from data_plane.groups.appends import response_error_of_append
 from data_plane.groups.effects import ReplyToken
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.member import Member
 from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.shard import Shard

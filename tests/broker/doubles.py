@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from data_plane.broker.request.api import RequestContext
+from data_plane.groups.totals import NO_LIMITS, TenantLimit
 
 NOW_MS = 1_700_000_000_000
 
@@ -63,6 +64,7 @@ class FixedQuotas:
         self.mutation_ms = 0
         self.handled_ns = 0
         self.clock_reads = 0
+        self.thread_clock_reads = 0
         self.noted_ms: list[int] = []
         self.asked: list[tuple[str, int]] = []
 
@@ -88,6 +90,16 @@ class FixedQuotas:
     def clock_ns(self) -> int:
         self.clock_reads += 1
         return self.clock_reads * 1000
+
+    def thread_clock_ns(self) -> int:
+        self.thread_clock_reads += 1
+        return self.thread_clock_reads * 1_000_000
+
+    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
+        return NO_LIMITS
+
+    def why_no_connection(self, tenant: str) -> str:
+        return ""
 
     def owed_ms(self, tenant: str) -> int:
         return 0

@@ -46,6 +46,17 @@ def test_what_clients_wait_for_comes_first() -> None:
     assert done == ["expiry0", "loading0", "loading1", "expiry1"]
 
 
+def test_tenants_have_their_turns_however_much_one_has_to_do() -> None:
+    chores, done = Chores(1), list[str]()
+    chores.begin(None, pieces(done, "a", 1, 1, 1), 0, tenant="acme")
+    chores.begin(None, pieces(done, "b", 1), 0, tenant="acme")
+    chores.begin(None, pieces(done, "x", 1, 1), 0, tenant="globex")
+    for now_ms in range(1, 10):
+        chores.run(now_ms)
+    assert done == ["a0", "a1", "x0", "a2", "x1", "b0"]
+    assert chores.next_deadline_ms() is None
+
+
 def test_who_waits_for_an_append_is_asked_again_when_one_has_settled() -> None:
     chores, done = Chores(10), list[str]()
     chores.begin(None, pieces(done, "a", WAITING, 1), 0)

@@ -33,10 +33,12 @@ from data_plane.groups.effects import (
     GroupEvent,
     Respond,
 )
-from data_plane.groups.group import PENDING_ID_OVERHEAD_BYTES, ClassicGroup, GroupState
+from data_plane.groups.group import PENDING_ID_OVERHEAD_BYTES, ClassicGroup
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.loading import fold_records
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
+from data_plane.groups.totals import GROUP_QUOTAS, TenantTotals
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.join_group_response import JoinGroupResponse
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
@@ -489,8 +491,16 @@ class GroupMachine(RuleBasedStateMachine):
         assert totals.member_bytes == member_bytes
         stores = [loaded.shard.offsets for loaded in self.coordinator.partitions.shards()]
         assert totals.offset_bytes == sum(each.size_bytes for each in stores)
+        assert set(totals.tenants) <= {"default"}
+        of_tenant = totals.tenants.get("default", TenantTotals())
+        pending = totals.pending_offset_count, totals.pending_offset_bytes
+        assert [of_tenant.use_of(quota) for quota in GROUP_QUOTAS] == [
+            totals.group_count,
+            totals.offset_count + pending[0],
+            member_bytes + totals.offset_bytes + pending[1],
+        ]
         if not any(self.in_flight.values()):
-            assert totals.pending_offset_bytes == 0
+            assert pending == (0, 0)
             if not groups:
                 assert totals.member_bytes == 0
             if not totals.offset_count:

@@ -19,7 +19,8 @@ from data_plane.broker.coordinators.internal_topic import (
     records_of,
 )
 from data_plane.broker.coordinators.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC_SETTINGS
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.loading import Folded, fold_records
 from data_plane.groups.record_formats import GroupRecord
 from data_plane.log.errors import LogError

@@ -17,13 +17,14 @@ is gone.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING
 
 from data_plane.broker.coordinators.groups import service_of
 from data_plane.broker.loop_bounds import LoopBounds
 from data_plane.groups.coordinator import GroupCoordinator
-from data_plane.groups.group import GroupState
+from data_plane.groups.group_state import GroupState
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 from data_plane.groups.shard import Shard
 from data_plane.wire.primitives import ZERO_UUID
@@ -97,7 +98,7 @@ def look(node: Node) -> None:
 def _check_coordinator(node: Node, coordinator: GroupCoordinator) -> None:
     """What is left to do, and what is counted, is of what is led."""
     chores = coordinator._chores
-    for chore in (*chores._urgent, *chores._others, *chores._waiting):
+    for chore in (*chores._urgent, *chain(*chores._others.values()), *chores._waiting):
         if isinstance(chore.owner, Shard) and chore.owner.is_closed:
             node.world.violate(f"{node.name} has a chore of a partition that it leads no more")
     shards = [

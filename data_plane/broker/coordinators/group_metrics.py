@@ -87,6 +87,14 @@ class GroupMetrics(Collector):
         )
         for field, name, text in _COUNTERS:
             yield CounterMetricFamily(name, text, value=getattr(coordinator.counters, field))
+        refused = CounterMetricFamily(
+            "tidewheel_group_refusals",
+            "Requests that a limit of their tenant did not allow.",
+            labels=["quota"],
+        )
+        for quota, count in coordinator.counters.refused.items():
+            refused.add_metric([quota], count)
+        yield refused
         yield from self._lags(coordinator)
 
     def _lags(self, coordinator: GroupCoordinator) -> Iterator[Metric]:

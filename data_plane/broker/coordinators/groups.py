@@ -139,12 +139,21 @@ class GroupService:
         config = group_coordinator_config(
             services.config, self.topic.partition_count(), services.loop_bounds
         )
-        return GroupCoordinator(
+        coordinator = GroupCoordinator(
             config,
             new_uuid=self._new_uuid,
             wall_ms=services.wall_clock.wall_ms,
             expiry_pause=self._expiry_pause,
+            # The quotas are made later, and know what other brokers have.
+            limits_of=lambda tenant_id: services.quotas.limits_of_groups(tenant_id),
         )
+        coordinator.totals.leaves_room = self._has_tenants
+        return coordinator
+
+    @property
+    def _has_tenants(self) -> bool:
+        """Whether there are others than `default`."""
+        return len(self._services.namespaces.names) > 1
 
     def _expiry_pause(self, tenant_id: str, name: str) -> ExpiryPause | None:
         """The expiry of a topic's offsets pauses while it is deleted and can come back."""
@@ -283,6 +292,8 @@ class GroupService:
 
     def image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
         """What becomes of leadership the log has been told before."""
+        if old.tenants is not new.tenants:
+            self.coordinator.totals.leaves_room = self._has_tenants
         if old.topics_by_id is new.topics_by_id:
             return
         deleted: dict[str, dict[str, uuid.UUID]] = {}

@@ -9,9 +9,11 @@ lets everybody go on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from data_plane.broker.request.api import RequestContext
+from data_plane.groups.totals import NO_LIMITS, TenantLimit
 
 FETCH_BYTES_UNLIMITED = (1 << 31) - 1
 
@@ -43,14 +45,24 @@ class QuotaManager(Protocol):
         wait, they do not count, and must be refused. The answer says how long in any case."""
 
     def record_handler_time(self, context: RequestContext, duration_ns: int) -> None:
-        """The loop was busy for so long with a request; what that means the client is told with its
-        next answer."""
+        """The loop was busy for so long with a request, or a thread was; what that means the client
+        is told with its next answer."""
 
     def clock_ns(self) -> int:
         """For durations."""
 
+    def thread_clock_ns(self) -> int:
+        """For what the thread that asks takes of a processor."""
+
+    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
+        """What the groups of a tenant may come to, and what other brokers have of it."""
+
+    def why_no_connection(self, tenant: str) -> str:
+        """Why the tenant may not have a further connection now; "" when it may."""
+
     def owed_ms(self, tenant: str) -> int:
-        """For how long a new connection of the tenant waits for what others of it have taken."""
+        """The tenant has a new connection: for how long it waits, for what others of it have taken,
+        and since so many come."""
 
     def note_throttled(self, throttle_ms: int) -> None:
         """For so long a client waits, after all that was asked about it."""
@@ -81,6 +93,15 @@ class NoQuotas:
 
     def clock_ns(self) -> int:
         return 0
+
+    def thread_clock_ns(self) -> int:
+        return 0
+
+    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
+        return NO_LIMITS
+
+    def why_no_connection(self, tenant: str) -> str:
+        return ""
 
     def owed_ms(self, tenant: str) -> int:
         return 0

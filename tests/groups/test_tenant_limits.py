@@ -1,0 +1,274 @@
+"""What a tenant may have of groups, offsets and their bytes: who would go beyond is told so in the
+way that clients understand, who is there goes on; and nobody has all that a broker keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from data_plane.broker.request.quotas import NoQuotas
+from data_plane.cell.changes import UpdateFeature
+from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL
+from data_plane.cell.tenants import PutTenant, TenantImage
+from data_plane.groups.effects import AppendRecords, ClientContext, Respond
+from data_plane.groups.group_state import GroupState
+from data_plane.groups.member import MEMBER_OVERHEAD_BYTES
+from data_plane.groups.totals import (
+    COMMITTED_OFFSETS,
+    GROUP_METADATA_BYTES,
+    GROUP_QUOTAS,
+    GROUPS,
+    TELL_AGAIN_MS,
+    GroupTotals,
+    TenantLimit,
+)
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
+from data_plane.wire.registry import ApiKey as Api
+from tests.groups.local_player import LocalBroker
+from tests.groups.members import (
+    Member,
+    answer,
+    error_of_commit,
+    is_waiting,
+    new_broker,
+    stable_group,
+)
+from tests.groups.requests import commit, join, subscription
+
+FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+TOO_MUCH = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+CLIENT = ClientContext("c", "/127.0.0.1", 9)
+
+
+class SetLimits(NoQuotas):
+    """The QuotaManager port's double: what groups may come to is set from outside."""
+
+    def __init__(self, limits: Mapping[str, TenantLimit]) -> None:
+        self.limits = limits
+
+    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
+        return self.limits if tenant_id == "default" else {}
+
+
+def limit(broker: LocalBroker, quota: str, most: int, elsewhere: int = 0) -> None:
+    broker.services.quotas = SetLimits({quota: TenantLimit(most, elsewhere)})
+
+
+def join_error(broker: LocalBroker, group_id: str, **joining: Any) -> ErrorCode:
+    request = join(group_id, **joining)
+    return ErrorCode(answer(broker, broker.handle(Api.JOIN_GROUP, 9, request)).error_code)
+
+
+def commit_error(broker: LocalBroker, group_id: str, *partitions: int, **more: Any) -> ErrorCode:
+    request = commit(group_id, dict.fromkeys([("orders", each) for each in partitions], 1), **more)
+    return error_of_commit(answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request)))
+
+
+def told(broker: LocalBroker) -> list[str]:
+    return [fields["detail"] for event, fields in broker.log.lines if event == "group_refused"]
+
+
+def refused(broker: LocalBroker) -> dict[str, int]:
+    counts = broker.groups.coordinator.counters.refused
+    return {quota: count for quota, count in counts.items() if count}
+
+
+def test_a_group_too_many_is_refused_and_the_others_go_on() -> None:
+    broker = new_broker()
+    limit(broker, GROUPS, 3, elsewhere=1)
+    member = Member(broker, "a")
+    stable_group(broker, member)
+    assert commit_error(broker, "offsets only", 0) is ErrorCode.NONE
+    assert join_error(broker, "one more") is FULL
+    assert commit_error(broker, "one more", 0) is TOO_MUCH
+    assert commit_error(broker, "offsets only", 1) is ErrorCode.NONE
+    assert member.beat() is ErrorCode.NONE
+    assert refused(broker) == {GROUPS: 2}
+    words = "The tenant has 3 groups, and may have 3: 1 more is too much."
+    assert told(broker) == [words]
+    request = DeleteGroupsRequest(groups_names=["offsets only"])
+    answer(broker, broker.handle(Api.DELETE_GROUPS, 2, request))
+    assert commit_error(broker, "one more", 0) is ErrorCode.NONE
+
+
+def test_that_a_tenant_is_at_a_limit_is_told_now_and_then() -> None:
+    broker = new_broker()
+    limit(broker, GROUPS, 0)
+    for _ in range(50):
+        assert join_error(broker, "g") is FULL
+    broker.advance(TELL_AGAIN_MS - 1)
+    join_error(broker, "g")
+    assert len(told(broker)) == 1
+    broker.advance(1)
+    join_error(broker, "g")
+    assert len(told(broker)) == 2
+
+
+def test_offsets_are_counted_with_those_in_flight() -> None:
+    broker = new_broker()
+    limit(broker, COMMITTED_OFFSETS, 4, elsewhere=1)
+    assert commit_error(broker, "g", 0) is ErrorCode.NONE
+    broker.topic.hold = True
+    first = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 1): 1}))
+    assert is_waiting(first)
+    broker.topic.hold = False
+    assert commit_error(broker, "h", 0, 1) is TOO_MUCH
+    assert told(broker) == [
+        "The tenant has 3 committed offsets, and may have 4: 2 more is too much."
+    ]
+    broker.settle()
+    assert commit_error(broker, "g", 0, 1) is ErrorCode.NONE, "what is there is committed anew"
+    assert commit_error(broker, "g", 2) is ErrorCode.NONE
+    assert commit_error(broker, "g", 0, 1, 2) is ErrorCode.NONE
+    assert commit_error(broker, "h", 0) is TOO_MUCH
+    assert refused(broker) == {COMMITTED_OFFSETS: 2}
+
+
+def test_what_a_refused_commit_was_to_add_does_not_count() -> None:
+    broker = new_broker()
+    limit(broker, COMMITTED_OFFSETS, 2)
+    broker.topic.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    for _ in range(3):
+        assert commit_error(broker, "g", 0, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.topic.fail_with = ErrorCode.NONE
+    assert commit_error(broker, "g", 0, 1) is ErrorCode.NONE
+
+
+def test_bytes_of_members_and_of_offsets_count_together() -> None:
+    broker = new_broker()
+    large = [("range", subscription("orders") + b"m" * 10_000)]
+    limit(broker, GROUP_METADATA_BYTES, 11_000 + 2 * MEMBER_OVERHEAD_BYTES)
+    member = Member(broker, "a", protocols=large)
+    stable_group(broker, member)
+    assert join_error(broker, "g", protocols=large) is FULL
+    of_member = {"member_id": member.member_id, "generation_id": member.generation_id}
+    assert commit_error(broker, "g", 0, metadata="m" * 4_000, **of_member) is TOO_MUCH
+    assert commit_error(broker, "g", 0, **of_member) is ErrorCode.NONE
+    assert member.joined(member.send_join(), 10_000).error_code == ErrorCode.NONE
+    refusal = answer(broker, member.send_sync({member.member_id: b"x" * 4_000}))
+    assert refusal.error_code == FULL
+    assert refused(broker) == {GROUP_METADATA_BYTES: 3}
+    totals = broker.groups.coordinator.totals
+    assert totals.tenants["default"].use_of(GROUP_METADATA_BYTES) == (
+        totals.member_bytes + totals.offset_bytes
+    )
+
+
+def test_other_tenants_have_limits_of_their_own() -> None:
+    broker = new_broker()
+    limit(broker, GROUPS, 0)
+    assert join_error(broker, "g") is FULL
+    coordinator = broker.groups.coordinator
+    request = commit("g", {("orders", 0): 1})
+    effects = coordinator.commit_offsets("acme", request, CLIENT, "token", broker.now_ms)
+    assert not any(isinstance(effect, Respond) for effect in effects), "it is being written"
+
+
+@pytest.mark.parametrize("way", ["restart", "another epoch"])
+def test_after_a_restart_and_a_failover_the_limits_are_what_they_were(way: str) -> None:
+    broker = new_broker()
+    stable_group(broker, Member(broker, "a"))
+    assert commit_error(broker, "offsets only", 0, 1, 2) is ErrorCode.NONE
+    before = broker.groups.coordinator.totals.tenants["default"]
+    use = {quota: before.use_of(quota) for quota in GROUP_QUOTAS}
+    assert (use[GROUPS], use[COMMITTED_OFFSETS]) == (2, 3)
+    if way == "restart":
+        broker = broker.restart()
+    else:
+        for index in range(3):
+            broker.load_again(index)
+    after = broker.groups.coordinator.totals.tenants["default"]
+    assert {quota: after.use_of(quota) for quota in GROUP_QUOTAS} == use
+    limit(broker, GROUPS, 2)
+    assert join_error(broker, "one more") is FULL
+    limit(broker, COMMITTED_OFFSETS, 4)
+    assert commit_error(broker, "new", 0, 1) is TOO_MUCH
+    assert commit_error(broker, "new", 0) is ErrorCode.NONE
+    broker.groups.stop(broker.now_ms)
+    totals = broker.groups.coordinator.totals
+    assert totals.tenants == {}
+    assert (totals.group_count, totals.member_bytes, totals.offset_count) == (0, 0, 0)
+
+
+def test_a_shard_that_is_given_up_counts_for_its_tenant_no_more() -> None:
+    whole = GroupTotals()
+    shard, other = whole.of_shard("acme"), whole.of_shard("acme")
+    for one in (shard, other):
+        one.add_group(GroupState.EMPTY)
+        one.add_member_bytes(100)
+        one.add_offsets(2, 50)
+        one.add_pending_offsets(1, 25)
+    acme = whole.tenants["acme"]
+    assert [acme.use_of(quota) for quota in GROUP_QUOTAS] == [2, 6, 350]
+    shard.close()
+    shard.close()
+    assert [acme.use_of(quota) for quota in GROUP_QUOTAS] == [1, 3, 175]
+    assert (whole.group_count, whole.member_bytes) == (2, 200)
+    shard.forget_group(GroupState.EMPTY)
+    shard.add_member_bytes(-100)
+    assert [acme.use_of(quota) for quota in GROUP_QUOTAS] == [1, 3, 175]
+    assert (whole.group_count, whole.member_bytes) == (1, 100)
+    other.close()
+    assert whole.tenants == {}
+
+
+# What all have together
+
+
+def with_tenants(broker: LocalBroker) -> None:
+    changes = (
+        UpdateFeature(METADATA_VERSION, TENANCY_LEVEL),
+        PutTenant(TenantImage("acme", "acme-cluster")),
+    )
+    errors: list[BaseException | None] = []
+    broker.services.metadata.write(lambda image: changes, errors.append)
+    assert errors == [None]
+
+
+def fill(broker: LocalBroker, tenant: str, most: int, name: str = "g") -> int:
+    """How many groups with an offset it gets, of so many."""
+    coordinator = broker.groups.coordinator
+    count = 0
+    for number in range(most):
+        request = commit(f"{name}-{number}", {("orders", 0): 1})
+        effects = coordinator.commit_offsets(tenant, request, CLIENT, "token", broker.now_ms)
+        appends = [effect for effect in effects if isinstance(effect, AppendRecords)]
+        for append in appends:
+            coordinator.append_done(append.append_id, ErrorCode.NONE, broker.now_ms)
+        count += bool(appends)
+    return count
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"group_coordinator_groups_max": "30"},
+        {"group_coordinator_offsets_max_bytes": str(30 * 640)},
+    ],
+)
+def test_no_tenant_has_more_of_a_broker_than_it_leaves_the_others(bound: dict[str, str]) -> None:
+    broker = new_broker(**bound)
+    with_tenants(broker)
+    first = fill(broker, "default", 100)
+    assert 14 <= first <= 16
+    second = fill(broker, "acme", 100)
+    assert 6 <= second <= 8
+    assert fill(broker, "globex", 100) >= 2
+    assert fill(broker, "default", 100, "more") == 0
+
+
+def test_a_tenant_that_is_alone_may_have_all() -> None:
+    broker = new_broker(group_coordinator_groups_max="30")
+    assert fill(broker, "default", 100) == 30
+
+
+def test_members_of_one_tenant_leave_room_for_those_of_others() -> None:
+    broker = new_broker(group_coordinator_members_max_bytes=str(10 * MEMBER_OVERHEAD_BYTES))
+    with_tenants(broker)
+    errors = [join_error(broker, f"g-{number}") for number in range(20)]
+    assert FULL in errors
+    totals = broker.groups.coordinator.totals
+    assert totals.member_bytes <= 5 * MEMBER_OVERHEAD_BYTES
