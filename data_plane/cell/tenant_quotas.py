@@ -40,7 +40,8 @@ class TenantQuotas:
     - `connections_per_s`: new ones;
     - `storage_bytes`: of all partitions, each counted once, however many replicas it has;
     - `message_bytes`: of a record batch;
-    - `committed_offsets`, `group_metadata_bytes`: of all groups together.
+    - `committed_offsets`, `group_metadata_bytes`: of all groups together; the latter is what
+      members with their metadata and assignments, and offsets, take in a coordinator's memory.
     """
 
     produce_bytes_per_s: int | None = None

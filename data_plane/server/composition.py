@@ -240,7 +240,9 @@ def _add_components(
 
 def _add_quotas(services: Services, ports: Ports, entry: Entry) -> BrokerQuotas:
     """With connections of its own: behind a follower's long poll a share would be late."""
-    services.quotas = quotas = BrokerQuotas(services, ports.now_ms, ports.clock_ns)
+    services.quotas = quotas = BrokerQuotas(
+        services, ports.now_ms, ports.clock_ns, ports.thread_clock_ns
+    )
     peers = None if entry.broker is None else ports.make_peers(services)
     exchange = ShareExchange(services, quotas, peers, ports.now_ms)
     quotas.on_tenants_changed = exchange.quotas_changed

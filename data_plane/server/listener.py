@@ -1,7 +1,8 @@
 """Accepting connections and keeping them in bounds: how many, how idle, how long half a frame.
 
 Bounds and their effect
-- max.connections, max.connections.per.ip: a client's connection beyond is closed at once;
+- max.connections, max.connections.per.ip, and how many a tenant may have where nobody asks who
+  speaks: a client's connection beyond is closed at once;
 - connections.max.idle.ms: closed when nothing came for so long and nothing is to be answered, or
   when the client has taken nothing of its answers for so long;
 - a frame must be complete FRAME_DEADLINE_MS after its first byte, plus the time its size takes at
@@ -110,6 +111,8 @@ class Listener:
         self.timers = services.timers
         self.dispatcher = dispatcher or Dispatcher(services)
         self.memory = ReceiveMemory()
+        if not is_inter_broker:
+            services.share_out(self.memory.budget)
         self._strangers_memory = self.memory.budget.of(STRANGERS)
         self._strangers_memory.share_max = STRANGERS_BYTES_MAX
         # Other brokers have their own, so that they wait for no client.
@@ -119,7 +122,7 @@ class Listener:
         self.bytes_out = 0
         # What clients that do not keep up have left unread, and how many there are.
         self.unsent = Budget() if is_inter_broker else services.unsent
-        self.connections_budget = Budget()
+        self.connections_budget = Budget() if is_inter_broker else services.connections
         self.accepted_count = 0
         self.closed_for_cause_count = 0
         # Of TLS.
@@ -208,6 +211,8 @@ class Listener:
             )
         elif self._per_ip[host] >= self._connections_max(host):
             refused = "max.connections.per.ip is reached"
+        if refused is None and principal is not None and not self._is_inter_broker:
+            refused = self._services.quotas.why_no_connection(info.namespace) or None
         if refused is None:
             refused = connection.join(STRANGERS if principal is None else info.namespace)
         if refused is not None:
@@ -253,6 +258,10 @@ class Listener:
             return
         principal = settings.build_principal(AcceptedPeer(info.host, info.port))
         if principal is not None:
+            refused = self._services.quotas.why_no_connection(info.namespace)
+            if refused:
+                connection.close(refused)
+                return
             info.authenticate(principal)
 
     @property

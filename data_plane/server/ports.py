@@ -48,7 +48,8 @@ class Ports:
     """See the module.
 
     - `now_ms` reads the steady clock, `wall_ms` the one that people set, `clock_ns` one that is
-      good for short durations only.
+      good for short durations only, `thread_clock_ns` what the calling thread has had of a
+      processor.
     - `executor` runs what requests wait for, `maintenance_lanes` the rest: each lane one job after
       the other.
     - `store_executor` runs calls of a shared store, which a slow disk must not hold up; None when
@@ -83,3 +84,4 @@ class Ports:
     features: SupportedFeatures = SUPPORTED_FEATURES
     plug_ins: Sequence[PlugIn] = ()
     clock_ns: Callable[[], int] = time.perf_counter_ns
+    thread_clock_ns: Callable[[], int] = time.thread_time_ns

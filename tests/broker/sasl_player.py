@@ -152,6 +152,7 @@ class SaslConnection:
             lambda request: None, is_authenticated=False, clock=broker.clock
         )
         self.listener.dispatcher = Dispatcher(broker.services)  # type: ignore[assignment]
+        self.listener.connections_budget = broker.services.connections
         connection, transport = connect(self.listener)
         self.connection = connection
         self.transport: MemoryTransport = transport

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.broker.quotas.held import Held
 from data_plane.broker.quotas.quota_manager import BrokerQuotas
 from data_plane.broker.quotas.share_exchange import INTERVAL_MS, ShareExchange
 from data_plane.broker.quotas.shares import UNHEARD_MS
@@ -52,7 +53,7 @@ class Shared(AdminPlayer):
         super().__init__()
         self.make_tenant("acme")
         self.services.node_id = node_id
-        self.quotas = BrokerQuotas(self.services, lambda: self.now_ms, lambda: 0)
+        self.quotas = BrokerQuotas(self.services, lambda: self.now_ms, lambda: 0, lambda: 0)
         self.services.quotas = self.quotas
         peers = None if cell is None else LinkedPeers(cell, node_id)
         self.exchange = ShareExchange(self.services, self.quotas, peers, lambda: self.now_ms)
@@ -398,6 +399,61 @@ def word(
         "held": {tenant: {"storage_bytes": size} for tenant, size in stored.items()},
     }
     return json.dumps(document).encode()
+
+
+def test_what_is_counted_in_partitions_goes_with_the_word() -> None:
+    broker = Cell(2).brokers[1]
+    broker.limit(connections=3)
+    broker.pass_time(INTERVAL_MS)
+    told = {"acme": {"connections": 3}}
+    document = {"node": 2, "life": 1, "sequence": 1, "demands": [], "held": told}
+    broker.exchange.heard(json.dumps({**document, "partitions": [1, 4]}).encode(), broker.now_ms)
+    assert broker.exchange._held[2] == Held(told, frozenset({1, 4}), broker.now_ms)
+    assert broker.quotas.why_no_connection("acme").startswith("The tenant has 3 connections")
+    # A broker of the version before does not say it.
+    document["sequence"] = 2
+    broker.exchange.heard(json.dumps(document).encode(), broker.now_ms)
+    assert broker.exchange._held[2] == Held(told, at_ms=broker.now_ms)
+    document.update(sequence=3, held={})
+    broker.exchange.heard(json.dumps(document).encode(), broker.now_ms)
+    assert broker.quotas.why_no_connection("acme") == ""
+
+
+def test_new_connections_wait_for_their_rate_and_too_many_are_turned_away() -> None:
+    broker = Shared()
+    broker.limit(connections_per_s=2)
+    waits = [broker.quotas.owed_ms("acme") for _ in range(5)]
+    assert waits == [0, 0, 500, 1_000, 1_500]
+    assert broker.quotas.owed_ms("default") == 0
+    assert broker.quotas.why_no_connection("acme") == ""
+    for _ in range(38):
+        broker.quotas.owed_ms("acme")
+    assert broker.quotas.why_no_connection("acme") == (
+        "The tenant may open 2 connections per second, and has used up those of the next 20 seconds"
+    )
+    assert broker.quotas.why_no_connection("default") == ""
+    assert broker.quotas.holdings.refused_connections_count == 1
+    broker.pass_time(1_000)
+    assert broker.quotas.why_no_connection("acme") == ""
+
+
+def test_brokers_share_the_rate_of_new_connections() -> None:
+    cell = Cell()
+    cell.limit(connections_per_s=30)
+    cell.run(1_000, {})
+    opened: list[int] = []
+    next_ms = dict.fromkeys((1, 2), 0)
+    for _ in range(300):
+        cell.run(50, {})
+        for node in next_ms:
+            broker = cell.brokers[node]
+            while next_ms[node] <= broker.now_ms:
+                wait_ms = broker.quotas.owed_ms("acme")
+                opened.append(broker.now_ms)
+                next_ms[node] = max(next_ms[node], broker.now_ms - 50) + max(10, wait_ms)
+    begun_ms = opened[0] + 5_000
+    count = sum(begun_ms <= at_ms < begun_ms + 10_000 for at_ms in opened)
+    assert 0.8 * 300 <= count <= 1.1 * 300
 
 
 def test_a_limit_that_is_set_again_holds_again() -> None:

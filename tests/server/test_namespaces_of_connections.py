@@ -7,6 +7,7 @@ import pytest
 from data_plane.broker.request import budget as budget_module
 from data_plane.broker.request.api import Deferred
 from data_plane.broker.request.principal import Principal
+from data_plane.server.listener import Listener
 from data_plane.server.outgoing import PASS_BYTES_MAX
 from data_plane.server.receive_buffers import FRAME_BUFFER_BYTES_MIN
 from tests.server.connection_player import PlayedListener, connect, feed, frame
@@ -77,6 +78,29 @@ def test_half_frames_of_one_namespace_leave_the_others_room() -> None:
         outcomes.append((name, transport.is_closed))
     assert outcomes == [("acme", False), ("acme", False), ("acme", True), ("globex", False)]
     assert listener.reasons == ["no memory left for half frames"]
+
+
+def test_where_there_are_tenants_none_has_all_memory_of_half_frames_and_answers() -> None:
+    harness = Harness()
+    services = harness.broker.services
+    budgets = (harness.listener.memory.budget, services.unsent)
+    assert not any(budget.leaves_room for budget in budgets)
+    harness.broker.make_tenant("acme")
+    assert all(budget.leaves_room for budget in budgets)
+    for budget in budgets:
+        share = budget.of("acme")
+        assert not share.take(budget.max // 2 + 1)
+        assert share.take(budget.max // 2)
+        assert budget.of("default").take(budget.max // 4)
+    assert not Harness(is_inter_broker=True).listener.memory.budget.leaves_room
+    later = Listener(
+        "later",
+        services,
+        harness.clock,  # type: ignore[arg-type]
+        lambda now_ms: None,
+        lambda: None,
+    )
+    assert later.memory.budget.leaves_room
 
 
 def test_what_is_kept_and_what_waits_counts_with_the_namespace() -> None:

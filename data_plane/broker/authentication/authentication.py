@@ -27,7 +27,7 @@ from data_plane.broker.authentication.password_checks import PasswordChecks
 from data_plane.broker.authentication.plain import PLAIN
 from data_plane.broker.authentication.scram import NONCE_BYTES
 from data_plane.broker.request.api import ConnectionInfo
-from data_plane.broker.request.request_work import RequestWork
+from data_plane.broker.request.fair_work import FairWork
 from data_plane.broker.request.throttling import throttle_newcomer
 from data_plane.broker.request.timers import Timer
 from data_plane.cell.credentials import DECOY_KEY_BYTES, Credential
@@ -69,7 +69,7 @@ class Authentication:
         self.delays = FailureDelays()
         self.decoys = Decoys(self._decoy_key, lambda: services.image.credentials)
         # Beside the work on producers' batches, which it is not to wait for, nor hold up.
-        work = RequestWork(services.executor, PASSWORDS_AT_ONCE_MAX)
+        work = FairWork(services.executor, PASSWORDS_AT_ONCE_MAX)
         self.passwords = PasswordChecks(work, services.random, self.decoys)
         self.budget = HandshakeBudget(services.timers.schedule)
         # Of who is authenticated already: strangers, however many, hold up none of these.
@@ -109,6 +109,10 @@ class Authentication:
         if tenant not in self._services.namespaces.names:
             return f"there is no tenant {tenant}"
         return why_shut(self._services.image, tenant) or credential.why_not_valid(self._wall_ms())
+
+    def why_no_connection(self, tenant: str) -> str:
+        """Why the tenant may not have a further connection now; "" when it may."""
+        return self._services.quotas.why_no_connection(tenant)
 
     def _wall_ms(self) -> int:
         return self._services.wall_clock.wall_ms(self.now_ms())

@@ -50,6 +50,10 @@ def log_in(
     if reason or isinstance(found, str):
         authentication.failures_count += 1
         return f"certificate authentication failed: {reason}"
+    # There is no answer that could say it: the connection is closed.
+    refused = authentication.why_no_connection(found.tenant)
+    if refused:
+        return refused
     connection.authenticate(Principal("User", found.principal), found.tenant)
     authentication.let_in(connection)
     if not connection.closed:

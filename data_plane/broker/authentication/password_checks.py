@@ -1,7 +1,7 @@
 """Checking passwords against verifiers: off the loop, a few at a time, and once for each.
 
 A check costs milliseconds, which is what makes guessing expensive, so it runs in a worker thread
-(request_work.py: each address has its turn). A password that was right is remembered by an HMAC
+(fair_work.py: each address has its turn). A password that was right is remembered by an HMAC
 under a key that this process has drawn and nobody else knows, together with the verifier that it
 was right for: a thousand connections of one application cost one check.
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.broker.authentication.decoys import Decoys
 from data_plane.broker.authentication.scram import is_password_of
-from data_plane.broker.request.request_work import RequestWork
+from data_plane.broker.request.fair_work import FairWork
 from data_plane.cell.credentials import Credential, ScramVerifier
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # more of them than there is room left for, so there is always some for another one.
 CHECKS_MAX = 2_000
 REMEMBERED_MAX = 10_000
+# No tenant has that name.
+STRANGERS = ""
 KEY_BYTES = 32
 
 # Told whether the password is that of the credential; None when it could not be checked.
@@ -39,7 +41,7 @@ OnChecked = Callable[[bool | None], None]
 class PasswordChecks:
     """Those of one broker."""
 
-    def __init__(self, work: RequestWork, random: Random, decoys: Decoys) -> None:
+    def __init__(self, work: FairWork, random: Random, decoys: Decoys) -> None:
         self._work = work
         self._random = random
         self._decoys = decoys
@@ -92,7 +94,8 @@ class PasswordChecks:
                 self._remember(login, proof, verifier)
             on_checked(None if error is not None else is_right and credential is not None)
 
-        self._work.submit(host, work, done)
+        # Nobody knows yet whose client it is.
+        self._work.submit(STRANGERS, host, work, done)
 
     def _verifier(self, login: str, credential: Credential | None) -> tuple[str, ScramVerifier]:
         if credential is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from data_plane.cell.credentials import LOGIN_CHARACTERS_MAX, Credential
+from data_plane.wire.errors import ErrorCode
 
 # Nothing is kept of such a login, which nobody can have.
 TOO_LONG_LOGIN = f"the login has more than {LOGIN_CHARACTERS_MAX} characters"
@@ -37,10 +38,12 @@ class Claim(NamedTuple):
 
 class Refused(NamedTuple):
     """`reason` is for the log. `message` is for the client, who is told nothing in particular when
-    there is none: neither whether a user exists nor what was wrong."""
+    there is none: neither whether a user exists nor what was wrong. `error` is another one where
+    who speaks has been proved, and may come again."""
 
     reason: str
     message: str | None = None
+    error: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 Outcome = Challenge | Proven | Claim | Refused

@@ -101,10 +101,8 @@ def handle_sasl_authenticate(
 
 
 def _response(told: Told) -> SaslAuthenticateResponse:
-    if told.error is not None:
-        return SaslAuthenticateResponse(
-            error_code=int(ErrorCode.SASL_AUTHENTICATION_FAILED), error_message=told.error
-        )
+    if told.message is not None:
+        return SaslAuthenticateResponse(error_code=int(told.error), error_message=told.message)
     return SaslAuthenticateResponse(
         error_message=None, auth_bytes=told.token, session_lifetime_ms=told.session_lifetime_ms
     )
@@ -117,10 +115,10 @@ def _take_bare_tokens(connection: ConnectionInfo) -> Any:
         deferred: Deferred[list[Buffer]] = Deferred(is_exclusive=True)
 
         def told(what: Told) -> None:
-            if what.error is None:
+            if what.message is None:
                 deferred.complete([bytearray(_SIZE.pack(len(what.token)) + what.token)])
             else:
-                connection.close(what.error)
+                connection.close(what.message)
 
         connection.sasl.take(token, now_ms, told)
         return deferred

@@ -13,6 +13,8 @@ Invariants
 - Whoever has failed is told so after connection.failed.authentication.delay.ms at the earliest, and
   then closed. A session that has failed or that was overtaken by a new handshake judges no token.
 - A client that authenticates anew remains the same principal of the same tenant.
+- Whose tenant has as many connections as it may have is told so when it is known who speaks, and
+  then closed; one that authenticates anew has its connection already.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from data_plane.broker.authentication.sasl_exchange import (
 from data_plane.broker.authentication.scram import ScramExchange
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.principal import Principal
+from data_plane.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from data_plane.broker.authentication.authentication import Authentication
@@ -43,10 +46,11 @@ LOGGED_LOGIN_CHARACTERS_MAX = 64
 
 
 class Told(NamedTuple):
-    """What the client is told of a token. `error` None: `token` is the server's next one."""
+    """What the client is told of a token. `message` None: `token` is the server's next one."""
 
     token: bytes = b""
-    error: str | None = None
+    message: str | None = None
+    error: ErrorCode = ErrorCode.NONE
     session_lifetime_ms: int = 0
 
 
@@ -178,6 +182,11 @@ class SaslSession:
                 "Cannot change principals during re-authentication from "
                 f"{before.kind}.{before.name}: {now.kind}.{now.name}",
             )
+        if not self.is_again:
+            reason = self._authentication.why_no_connection(credential.tenant)
+            if reason:
+                # Clients take it for a reason to come again later, not for a wrong password.
+                return Refused(reason, reason, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         return None
 
     def _let_in(self, proven: Proven, now_ms: int) -> Told:
@@ -197,17 +206,21 @@ class SaslSession:
             self._connection,
             self._exchange.login,
         )
-        if login:
-            authentication.delays.failed(connection.host, login, now_ms)
-        authentication.failures_count += 1
         shown = login[:LOGGED_LOGIN_CHARACTERS_MAX]
-        connection.fail(f"{self.mechanism} authentication of {shown!r} failed: {refused.reason}")
+        if refused.error is ErrorCode.SASL_AUTHENTICATION_FAILED:
+            if login:
+                authentication.delays.failed(connection.host, login, now_ms)
+            authentication.failures_count += 1
+            outcome = f"{self.mechanism} authentication of {shown!r} failed"
+        else:
+            outcome = f"{shown!r} is turned away"
+        connection.fail(f"{outcome}: {refused.reason}")
         during = "re-authentication" if self.is_again else "authentication"
         message = refused.message or (
             f"Authentication failed during {during} due to invalid credentials with SASL mechanism "
             f"{self.mechanism}"
         )
-        told = Told(error=message)
+        told = Told(message=message, error=refused.error)
         authentication.timers.schedule(
             now_ms + authentication.failure_delay_ms, partial(_tell, on_told, told)
         )

@@ -13,6 +13,7 @@ Invariants
 - What clients and tenants have used outlives each change of quotas, while they have any.
 - A change of client quotas costs nothing for tenants that it does not concern.
 - A tenant that stores as much as it may produces nothing; all else of it goes on.
+- What tenants hold is counted whether there are limits or not: one holds as soon as it is set.
 
 Deliberately absent: muting (request/throttling.py), followers (they are never asked about).
 """
@@ -23,11 +24,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from data_plane.broker.quotas.client_limits import ClientLimits, ClientLimitTable
+from data_plane.broker.quotas.held import Held, TenantHoldings
 from data_plane.broker.quotas.rates import Windows
-from data_plane.broker.quotas.shares import Demand, Held
-from data_plane.broker.quotas.stored import StoredBytes
+from data_plane.broker.quotas.shares import Demand
 from data_plane.broker.quotas.tenant_rates import (
     BURST_S,
+    CONNECTIONS,
     CONSUME,
     PRODUCE,
     RateKey,
@@ -39,9 +41,12 @@ from data_plane.broker.request.quotas import FETCH_BYTES_UNLIMITED
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenant_quotas import CONSUME_CAPACITY, PRODUCE_CAPACITY
+from data_plane.groups.totals import TenantLimit
 
 PERCENT_PER_NS: Final = 100 / 1_000_000_000
 
+# A client whose connection would have to wait for longer is turned away.
+CONNECTION_WAIT_MS_MAX: Final = 20_000
 # A fetch gets that much even where a second of its tenant's share would be less.
 FETCH_BYTES_MIN: Final = 64 << 10
 
@@ -56,9 +61,9 @@ OF_TENANT: Final[Mapping[str, str]] = {
     "tenant_consume": "bytes that a tenant fetched",
     "tenant_requests": "requests of a tenant",
     "tenant_handler": "time that requests of a tenant took",
+    "tenant_connections": "new connections of a tenant",
 }
 REASONS: Final[Mapping[str, str]] = {**OF_CLIENT, **OF_TENANT}
-STORED: Final = "storage_bytes"
 CAPACITIES: Final[Mapping[str, str]] = {PRODUCE: PRODUCE_CAPACITY, CONSUME: CONSUME_CAPACITY}
 
 
@@ -76,10 +81,15 @@ class BrokerQuotas:
     """The quotas of one broker. Made on the loop; `services.quotas` from then on."""
 
     def __init__(
-        self, services: Services, now_ms: Callable[[], int], clock_ns: Callable[[], int]
+        self,
+        services: Services,
+        now_ms: Callable[[], int],
+        clock_ns: Callable[[], int],
+        thread_clock_ns: Callable[[], int],
     ) -> None:
         self._now_ms = now_ms
         self.clock_ns = clock_ns
+        self.thread_clock_ns = thread_clock_ns
         number = services.config.get_int
         self._windows = Windows(
             number("quota.window.num"), number("quota.window.size.seconds") * 1000
@@ -91,9 +101,7 @@ class BrokerQuotas:
         self._services = services
         self._clients = ClientLimitTable(self._windows, controller_windows)
         self._tenants = TenantRateTable()
-        # The storage of tenants that may have so much of it, and what of it is on this broker.
-        self._storage_limits: Mapping[str, int] = {}
-        self._stored = StoredBytes(services.partitions)
+        self.holdings = TenantHoldings(services, now_ms)
         # Called when the image has other quotas of tenants.
         self.on_tenants_changed: Callable[[int], None] = lambda now_ms: None
         self.is_active = False
@@ -117,14 +125,7 @@ class BrokerQuotas:
 
     def _follow_tenants(self, image: MetadataImage) -> None:
         self._tenants.set_tenants(image.tenants)
-        self._storage_limits = {
-            name: tenant.quotas.storage_bytes
-            for name, tenant in image.tenants.items()
-            if tenant.quotas.storage_bytes is not None
-        }
-        for name, names in self._services.namespaces.names.items():
-            if name not in self._storage_limits:
-                names.storage_refusal = ""
+        self.holdings.set_tenants(image.tenants)
         self.is_active = bool(image.client_quotas) or self._tenants.is_active
 
     # The port
@@ -208,6 +209,21 @@ class BrokerQuotas:
         if use is not None:
             use.handler.take(duration_ns / 1_000_000, now_ms)
 
+    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
+        return self.holdings.limits_of_groups(tenant_id)
+
+    def why_no_connection(self, tenant: str) -> str:
+        why = self.holdings.why_no_connection(tenant)
+        use = None if why else self._tenants.of(tenant)
+        if use is None or use.connections.wait_ms(self._now_ms()) <= CONNECTION_WAIT_MS_MAX:
+            return why
+        self.holdings.refused_connections_count += 1
+        return (
+            f"The tenant may open {self._tenants.cap_of(RateKey(tenant, CONNECTIONS)):g} "
+            "connections per second, and has used up those of the next "
+            f"{CONNECTION_WAIT_MS_MAX // 1000} seconds"
+        )
+
     def owed_ms(self, tenant: str) -> int:
         self._why = "request", 0
         use = self._tenants.of(tenant)
@@ -216,6 +232,7 @@ class BrokerQuotas:
         now_ms = self._now_ms()
         handler_ms = min(use.handler.wait_ms(now_ms), self._windows.size_ms)
         return max(
+            self._explain("tenant_connections", use.connections.take(1, now_ms)),
             self._explain("tenant_produce", use.produce.wait_ms(now_ms)),
             self._explain("tenant_consume", use.consume.wait_ms(now_ms)),
             self._explain("tenant_requests", use.requests.wait_ms(now_ms)),
@@ -231,15 +248,14 @@ class BrokerQuotas:
     # What is shared among brokers (share_exchange.py)
 
     def needs_shares(self) -> bool:
-        return self._tenants.is_active or bool(self._storage_limits)
+        return self._tenants.is_active or self.holdings.is_active
 
     def share_caps(self) -> Mapping[RateKey, float]:
         return self._tenants.caps()
 
     def end_period(self, duration_ms: int, now_ms: int) -> tuple[Mapping[RateKey, Demand], Held]:
         demands = self._tenants.end_period(duration_ms, now_ms)
-        stored = self._stored.look_on(self._storage_limits.keys())
-        return demands, {name: {STORED: size} for name, size in stored.items()}
+        return demands, self.holdings.look()
 
     def set_shares(
         self,
@@ -253,19 +269,9 @@ class BrokerQuotas:
         self._tenants.set_shares(shares, changed, capacities, brokers, now_ms)
 
     def set_held(
-        self, held_elsewhere: Mapping[int, Held], tenants: Collection[str] | None = None
+        self, held_elsewhere: dict[int, Held], tenants: Collection[str] | None = None
     ) -> None:
-        names = self._services.namespaces.names
-        for tenant in self._storage_limits if tenants is None else tenants:
-            limit = self._storage_limits.get(tenant)
-            if limit is None or tenant not in names:
-                continue
-            size = self._stored.sizes.get(tenant, 0)
-            for held in held_elsewhere.values():
-                size += held.get(tenant, {}).get(STORED, 0)
-            names[tenant].storage_refusal = (
-                f"The tenant stores {size} bytes, and may store {limit}" if size >= limit else ""
-            )
+        self.holdings.set_elsewhere(held_elsewhere, tenants)
 
     # Who asks
 

@@ -23,6 +23,11 @@ def add_quota_metrics(collector: BrokerCollector, quotas: BrokerQuotas) -> None:
             f"For how long these clients had to wait, added up: {REASONS[reason]}.",
             partial(_duration_ms, quotas, reason),
         )
+    collector.add_total(
+        "tidewheel_refused_connections",
+        "Connections that the limits of their tenants did not allow.",
+        lambda: quotas.holdings.refused_connections_count,
+    )
 
 
 def _count(quotas: BrokerQuotas, reason: str) -> int:

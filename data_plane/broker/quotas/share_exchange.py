@@ -23,7 +23,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
-from data_plane.broker.quotas.shares import Demand, Held, ShareTable
+from data_plane.broker.quotas.held import NOTHING_HELD, Held
+from data_plane.broker.quotas.shares import Demand, ShareTable
 from data_plane.broker.quotas.tenant_rates import RateKey
 from data_plane.broker.request.peers import Peers
 from data_plane.broker.services import Services
@@ -59,10 +60,10 @@ class Sharer(Protocol):
         """This broker's shares from now on, and which of them are others than before."""
 
     def set_held(
-        self, held_elsewhere: Mapping[int, Held], tenants: Collection[str] | None = None
+        self, held_elsewhere: dict[int, Held], tenants: Collection[str] | None = None
     ) -> None:
-        """What tenants hold on the other brokers, as these have said last; None: something may be
-        new of each tenant."""
+        """What tenants hold on the other brokers, as these have said last, in that order; None:
+        something may be new of each tenant."""
 
 
 class ShareExchange:
@@ -157,18 +158,21 @@ class ShareExchange:
                 RateKey(str(tenant), str(rate)): Demand(float(per_s), bool(is_hungry))
                 for tenant, rate, per_s, is_hungry in document["demands"]
             }
-            held = {
-                str(tenant): {str(name): int(count) for name, count in counts.items()}
-                for tenant, counts in document["held"].items()
+            counts = {
+                str(tenant): {str(quota): int(count) for quota, count in of_tenant.items()}
+                for tenant, of_tenant in document["held"].items()
             }
+            # Of brokers that count none, and older ones.
+            held = Held(counts, frozenset(map(int, document.get("partitions", ()))), now_ms)
         except (KeyError, TypeError, ValueError) as error:
             raise MalformedFrame(f"a broker tells of its tenants: {error!r}") from error
         self._follow(now_ms)
         if self._table.heard(node_id, sequence, demands, now_ms):
-            before = self._held.get(node_id, {})
+            before = self._held.pop(node_id, NOTHING_HELD).counts
+            # Behind those that were heard before.
             self._held[node_id] = held
-            tenants = before.keys() | held.keys()
-            changed = [one for one in tenants if before.get(one) != held.get(one)]
+            tenants = before.keys() | counts.keys()
+            changed = [one for one in tenants if before.get(one) != counts.get(one)]
             self._sharer.set_held(self._held, changed)
         self._apply(now_ms)
 
@@ -200,7 +204,8 @@ class ShareExchange:
             "life": self._life,
             "sequence": self._sequence,
             "demands": [[*key, one.rate, one.is_hungry] for key, one in demands.items()],
-            "held": held,
+            "held": held.counts,
+            "partitions": sorted(held.partitions),
         }
         writer = Writer()
         metrics = json.dumps(message, separators=(",", ":")).encode()

@@ -33,10 +33,6 @@ LEAST: Final = 0.05
 HEADROOM: Final = 1.25
 
 
-# What tenants hold, by tenant and name.
-Held = Mapping[str, Mapping[str, int]]
-
-
 class Demand(NamedTuple):
     """What was given per second, and whether somebody had to wait for more."""
 

@@ -48,7 +48,8 @@ PRODUCE: Final = "produce_bytes_per_s"
 CONSUME: Final = "consume_bytes_per_s"
 REQUESTS: Final = "requests_per_s"
 HANDLER: Final = "handler_ms_per_s"
-RATES: Final = (PRODUCE, CONSUME, REQUESTS, HANDLER)
+CONNECTIONS: Final = "connections_per_s"
+RATES: Final = (PRODUCE, CONSUME, REQUESTS, HANDLER, CONNECTIONS)
 FLOORS: Final[Mapping[str, str]] = {
     PRODUCE: "produce_floor_bytes_per_s",
     CONSUME: "consume_floor_bytes_per_s",
@@ -123,16 +124,18 @@ class Use:
 class TenantRates:
     """Of one tenant."""
 
-    __slots__ = ("consume", "handler", "produce", "requests")
+    __slots__ = ("connections", "consume", "handler", "produce", "requests")
 
     def __init__(self) -> None:
         self.produce = Use()
         self.consume = Use()
         self.requests = Use()
         self.handler = Use()
+        self.connections = Use()
 
     def of(self, rate: str) -> Use:
-        return (self.produce, self.consume, self.requests, self.handler)[RATES.index(rate)]
+        uses = (self.produce, self.consume, self.requests, self.handler, self.connections)
+        return uses[RATES.index(rate)]
 
 
 class TenantRateTable:
@@ -177,6 +180,10 @@ class TenantRateTable:
     def caps(self) -> Mapping[RateKey, float]:
         """Of all tenants that have any; the same mapping until these are others."""
         return self._caps
+
+    def cap_of(self, key: RateKey) -> float:
+        """Of the cell; 0 where there is none."""
+        return self._caps.get(key, 0.0)
 
     def of(self, tenant: str) -> TenantRates | None:
         """None: nothing is measured."""
