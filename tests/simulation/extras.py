@@ -27,6 +27,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - tenants: two tenants with the same names, whose access changes, and one that comes and goes
   (tenants.py).
 - quotas: a tenant has a rate over all brokers (quotas.py); half of these cells have no faults.
+- group limits: a tenant may have so many groups, and makes more (group_limits.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -58,6 +59,7 @@ EXTRA_CHANCES = {
     "undeletes": 0.12,
     "tenants": 0.1,
     "quotas": 0.12,
+    "group limits": 0.1,
 }
 
 

@@ -142,6 +142,14 @@ METERED = Options(
     topics=(TopicPlan("data3", 3, 3),),
     extras=frozenset({"quotas"}),
 )
+# Where a tenant may have so many groups, and nothing goes wrong.
+CROWDED = Options(
+    brokers=3,
+    faults=frozenset(),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 1, 3),),
+    extras=frozenset({"group limits"}),
+)
 # Where brokers are emptied and taken back.
 DRAINED = Options(
     brokers=4,

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from data_plane.broker.produce import produce_response
 from data_plane.broker.quotas import shares
+from data_plane.broker.quotas.held import TenantHoldings
 from data_plane.broker.quotas.rates import Bucket
 from data_plane.broker.quotas.share_exchange import ShareExchange
 from data_plane.broker.quotas.shares import Demand, ShareTable
 from data_plane.broker.quotas.tenant_rates import RateKey, Use
 from data_plane.broker.request.api import RequestContext
 from data_plane.broker.services import Services
-from tests.simulation.mutant import METERED, Mutant, Patch
+from tests.simulation.mutant import CROWDED, METERED, Mutant, Patch
 from tests.simulation.serving import ServerConnection
 
 
@@ -88,9 +89,29 @@ def _debts_forgiven(patch: Patch) -> None:
     patch.set(Use, "take", take)
 
 
+def _groups_of_others_unknown(patch: Patch) -> None:
+    """What other coordinators have of a tenant's groups does not count."""
+
+    def held_elsewhere(self: TenantHoldings, tenant: str, quota: str) -> int:
+        return 0
+
+    patch.set(TenantHoldings, "_held_elsewhere", held_elsewhere)
+
+
 QUICK = frozenset({"cap for each", "throttle behind deferred"})
 
-QUOTA_MUTANTS: Iterable[Mutant] = tuple(
+_GROUP_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "groups of others unknown",
+        "each coordinator gives a tenant all the groups that it may have",
+        _groups_of_others_unknown,
+        options=CROWDED,
+        budget=12,
+        is_quick=True,
+    ),
+)
+
+_RATE_MUTANTS: Iterable[Mutant] = tuple(
     Mutant(name, wrong, plant, options=METERED, budget=12, is_quick=name in QUICK)
     for name, wrong, plant in (
         (
@@ -114,3 +135,5 @@ QUOTA_MUTANTS: Iterable[Mutant] = tuple(
         ("debts forgiven", "what was taken beyond a rate is not waited for", _debts_forgiven),
     )
 )
+
+QUOTA_MUTANTS: Iterable[Mutant] = (*_RATE_MUTANTS, *_GROUP_MUTANTS)

@@ -262,6 +262,7 @@ class Node:
     def _ports(self, random: Random) -> Ports:
         return Ports(
             clock_ns=lambda: 0,
+            thread_clock_ns=lambda: 0,
             fs=self.fs,
             executor=self.executor,
             maintenance_lanes=self.maintenance_lanes,

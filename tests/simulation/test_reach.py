@@ -213,6 +213,10 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "produces under a quota": 8000,
         "waits for a quota": 1000,
     },
+    "group limits": {
+        "groups made under a limit": 100,
+        "groups refused by a limit": 300,
+    },
     "stalls": {
         "stalls": 3000,
         "stalls longer than a session": 700,

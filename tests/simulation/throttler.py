@@ -48,7 +48,7 @@ PEACEFUL_CHANCE = 0.5
 
 def is_peaceful(cell: Cell) -> bool:
     """Whether nothing else goes wrong in this cell."""
-    may_be = not cell.extras.isdisjoint(("throttles", "quotas"))
+    may_be = not cell.extras.isdisjoint(("throttles", "quotas", "group limits"))
     if not may_be or "slow disks" in cell.extras:
         return False
     if cell.options.faults is not None:

@@ -17,6 +17,7 @@ from tests.simulation.client import Client
 from tests.simulation.clock_errors import keep_for_long
 from tests.simulation.drainer import Drainer
 from tests.simulation.group_consumer import GroupConsumer
+from tests.simulation.group_limits import GroupMaker
 from tests.simulation.keeper import Keeper
 from tests.simulation.keyed import (
     KeyedProducer,
@@ -220,6 +221,8 @@ class Workload:
             administrators.append(Throttler(self._cell, "throttler", self.plans))
         if "quotas" in self._cell.extras:
             administrators.append(QuotaSetter(self._cell, "quota setter"))
+        if "group limits" in self._cell.extras:
+            administrators.append(GroupMaker(self._cell, "group maker"))
         if "factors" in self._cell.extras:
             administrators.append(Resizer(self._cell, "resizer", self.plans))
         if "drains" in self._cell.extras:
