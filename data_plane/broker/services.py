@@ -140,6 +140,10 @@ class Services:
     log: Logger
     # Answers that clients have not read; the server keeps the count.
     unsent: Budget = field(default_factory=lambda: Budget(UNSENT_BYTES_TOTAL_MAX))
+    # Of clients that are authenticated, by tenant; the server keeps the count.
+    connections: Budget = field(default_factory=Budget)
+    # Of which no tenant may have more than it leaves the others, where there are any.
+    shared_budgets: list[Budget] = field(default_factory=list)
     advertised_host: str = "127.0.0.1"
     advertised_port: int = 9092
     # All of this broker's, by name, if there are several.
@@ -216,8 +220,10 @@ class Services:
         self.image_listeners.append(self.authorizer.image_changed)
         self.namespaces = Namespaces(self, self.cluster_id, self.authorizer)
         self.image_listeners.append(self.namespaces.image_changed)
+        self.share_out(self.unsent)
+        self.image_listeners.append(self._follow_tenants)
         self.store_executor = self.executor
-        self.request_work = RequestWork(self.executor)
+        self.request_work = RequestWork(self.executor, lambda: self.quotas)
         self.projections = Projections(self.partitions)
         self.shown_lags = ShownLags(self)
         self.images = ImageApplication(self)
@@ -226,6 +232,16 @@ class Services:
     def hidden_appended(self, partition: Partition) -> None:
         for listener in self.hidden_listeners:
             listener(partition)
+
+    def share_out(self, budget: Budget) -> None:
+        """From now on no tenant has more of it than it leaves the others, if there are any."""
+        budget.leaves_room = len(self.namespaces.names) > 1
+        self.shared_budgets.append(budget)
+
+    def _follow_tenants(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
+        if old.tenants is not new.tenants:
+            for budget in self.shared_budgets:
+                budget.leaves_room = len(self.namespaces.names) > 1
 
     def start(self, now_ms: int) -> None:
         for component in self.components:

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from data_plane.broker.coordinators.offset_fetch import without_repetitions
+from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.topics import auto_creation
 from data_plane.cell.metadata import MetadataImage
@@ -193,9 +194,10 @@ def test_filters_are_read_once_for_all_groups() -> None:
 # Many topics
 
 
-def ask_about(player: AdminPlayer, *names: str) -> None:
+def ask_about(player: AdminPlayer, *names: str, connection: ConnectionInfo | None = None) -> None:
     topics = [MetadataRequestTopic(name=name) for name in names]
-    player.send(ApiKey.METADATA, 9, MetadataRequest(topics=topics, allow_auto_topic_creation=True))
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+    player.send(ApiKey.METADATA, 9, request, connection=connection)
 
 
 def names_of(player: AdminPlayer) -> set[str]:
@@ -252,6 +254,35 @@ def test_topics_under_way_are_bounded(player: AdminPlayer, monkeypatch: pytest.M
     ask_about(player, *"fg")
     player.run_jobs()
     assert names_of(player) == set("tabcdefg")
+
+
+def test_no_tenant_has_more_topics_under_way_than_it_leaves_the_others(
+    player: AdminPlayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_creation, "NAMES_MAX", 12)
+    player.make_tenant("acme")
+    acme = player.connect()
+    acme.namespace = "acme"
+    names = [f"a{number}" for number in range(20)]
+    ask_about(player, *names, connection=acme)
+    ask_about(player, *names, connection=acme)
+    ask_about(player, *"bcdefgh")
+    player.run_jobs()
+    made = player.services.image.topics_of("acme")
+    assert set(made) == set(names[:6])
+    assert names_of(player) == {"t", *"bcd"}
+    assert auto_creation.auto_creation_of(player.services).budget.used == 0
+
+
+def test_a_large_topic_is_made_beside_none_whoever_asks() -> None:
+    player = AdminPlayer({"auto.create.topics.enable": "true", "num.partitions": "8000"})
+    player.make_tenant("acme")
+    ask_about(player, *"ab")
+    player.run_jobs()
+    while not player.services.images.is_settled:
+        player.pass_time(1)
+        player.run_jobs()
+    assert names_of(player) == {"a"}
 
 
 def test_partitions_under_way_are_bounded() -> None:

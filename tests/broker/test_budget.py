@@ -58,6 +58,45 @@ def test_nobody_takes_more_than_its_share_nor_all_more_than_there_is(
         assert share.left() == (left if share_max is None else min(left, share_max - share.used))
 
 
+@given(
+    st.integers(0, 200),
+    st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 40), st.booleans())),
+)
+def test_nobody_takes_more_than_is_left_unused_then(
+    maximum: int, steps: list[tuple[str, int, bool]]
+) -> None:
+    budget = Budget(maximum)
+    budget.leaves_room = True
+    shares = {name: budget.of(name) for name in NAMES}
+    for name, amount, takes in steps:
+        share = shares[name]
+        if not takes:
+            share.give_back(min(amount, share.used))
+            continue
+        may = share.used + amount <= maximum - budget.used - amount
+        assert share.take(amount) is may
+        assert not may or share.used <= maximum - budget.used
+
+
+@pytest.mark.parametrize(("tenants", "part"), [(1, 0.5), (2, 1 / 3), (9, 0.1), (99, 0.01)])
+def test_who_take_all_they_can_have_equal_parts_and_leave_one(tenants: int, part: float) -> None:
+    budget = Budget(10_000)
+    budget.leaves_room = True
+    shares = [budget.of(f"t{number}") for number in range(tenants)]
+    first = shares[0]
+    while first.take(1):
+        pass
+    assert 4_998 <= first.used <= 5_000
+    # It does not grow any more when others come, but it is theirs only when it has given it back.
+    assert not first.take(1)
+    first.give_back(first.used)
+    for _ in range(10_000):
+        for share in shares:
+            share.take(1)
+    assert {share.used for share in shares} <= {int(10_000 * part), int(10_000 * part) - 1}
+    assert budget.of("newcomer").left() >= 1
+
+
 def test_a_share_may_have_a_maximum_of_its_own() -> None:
     budget = Budget(100, share_max=10)
     small, large = budget.of("small"), budget.of("large")

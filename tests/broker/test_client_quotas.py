@@ -57,7 +57,7 @@ class Metered(AdminPlayer):
         super().__init__()
         self.make_tenant("acme")
         self.clock_ns = 0
-        self.quotas = BrokerQuotas(self.services, lambda: self.now_ms, self._clock)
+        self.quotas = BrokerQuotas(self.services, lambda: self.now_ms, self._clock, self._clock)
         self.services.quotas = self.quotas
         self.muted_ms: list[int] = []
         self.connection.mute = self.muted_ms.append
@@ -555,4 +555,4 @@ def test_a_quota_is_there_from_the_first_image_on() -> None:
     )
     player = AdminPlayer()
     player.services.image = image
-    assert BrokerQuotas(player.services, lambda: 0, lambda: 0).is_active
+    assert BrokerQuotas(player.services, *[lambda: 0] * 3).is_active

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.fetch.cold_reads import ANSWER_BYTES_MIN
+from data_plane.broker.authorization.requirements import GUARDS
+from data_plane.broker.fetch.cold_reads import ANSWER_BYTES_MIN, COLD_READS_AT_ONCE_MAX
+from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.budget import UNSENT_BYTES_TOTAL_MAX
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import Log
@@ -31,6 +33,12 @@ def broker() -> BrokerPlayer:
     player = BrokerPlayer(disk=player.fs, image=player.services.image)
     player.fs.is_cache_cold = True
     return player
+
+
+def connected(player: BrokerPlayer, tenant: str) -> ConnectionInfo:
+    connection = player.connect()
+    connection.namespace = tenant
+    return connection
 
 
 def sizes(poll: Pending) -> list[int]:
@@ -80,6 +88,54 @@ def test_cold_reads_under_way_leave_less_for_the_next(broker: BrokerPlayer) -> N
     assert 390_000 <= found[0] <= 400_000
     assert 190_000 <= found[1] <= 200_000
     assert 60_000 <= found[-1] <= ANSWER_BYTES_MIN
+
+
+def test_a_tenant_that_reads_its_whole_past_leaves_the_others_memory_and_threads() -> None:
+    player = BrokerPlayer()
+    for tenant in ("acme", "globex"):
+        player.make_tenant(tenant)
+        player.create_topic("orders", tenant=tenant)
+        connection = connected(player, tenant)
+        for _ in range(40):
+            player.produce("orders", [bytes(10_000)], connection=connection)
+    player.logs.close(player.now_ms)
+    player = BrokerPlayer(disk=player.fs, image=player.services.image)
+    player.services.handlers.guards.update(GUARDS)
+    player.fs.is_cache_cold = True
+    unsent = player.services.unsent
+    unsent.max = 1_000_000
+    reading = [
+        player.fetch({("orders", 0): 0}, connection=connected(player, "acme")) for _ in range(100)
+    ]
+    assert len(player.executor.queue) == COLD_READS_AT_ONCE_MAX
+    # What it is going to get counts already: a half, and what each fetch gets in any case.
+    assert unsent.use_of("acme") <= 500_000 + 100 * ANSWER_BYTES_MIN
+    other = player.fetch({("orders", 0): 0}, connection=connected(player, "globex"))
+    # Those at the disk, the one whose turn it was, and it.
+    for _ in range(COLD_READS_AT_ONCE_MAX + 2):
+        player.executor.run_one()
+        player.services.wakes.run(player.now_ms)
+    assert other.is_answered
+    assert not reading[-1].is_answered
+    player.run_jobs()
+    assert all(poll.is_answered for poll in reading)
+    assert (unsent.used, player.sessions.cold_reads.consumers_bytes) == (0, 0)
+
+
+def test_reads_that_are_under_way_for_one_tenant_are_not_taken_from_anothers_share(
+    broker: BrokerPlayer,
+) -> None:
+    unsent = broker.services.unsent
+    unsent.max = 800_000
+    unsent.leaves_room = True
+    acme = unsent.of("acme")
+    while acme.take(1_000):
+        pass
+    assert 390_000 <= acme.used <= 400_000
+    poll = broker.fetch({("orders", 0): 0}, partition_max_bytes=1 << 20)
+    assert 95_000 <= unsent.use_of("default") <= 105_000
+    broker.run_jobs()
+    assert 90_000 <= sizes(poll)[0] <= 105_000
 
 
 def test_a_batch_larger_than_what_is_left_is_read_all_the_same() -> None:

@@ -13,7 +13,8 @@ from data_plane.broker.produce.produce_handler import (
     UNANSWERED_WORK_MAX,
 )
 from data_plane.broker.request.api import ConnectionInfo
-from data_plane.broker.request.request_work import WORK_AT_ONCE_MAX, RequestWork
+from data_plane.broker.request.fair_work import FairWork
+from data_plane.broker.request.request_work import WORK_AT_ONCE_MAX
 from data_plane.wire.compression import Compression, Unpacker
 from data_plane.wire.errors import ErrorCode, MalformedFrame
 from data_plane.wire.messages.produce_request import (
@@ -24,7 +25,7 @@ from data_plane.wire.messages.produce_request import (
 from data_plane.wire.records import NewRecord, build_batch, decode_batch
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NOW_MS, BrokerPlayer, Pending, make_batch
-from tests.broker.doubles import QueueExecutor
+from tests.broker.doubles import FixedQuotas, QueueExecutor
 from tests.wire.kernel_pairs import with_crc
 
 BOMB = bytes(make_batch([bytes(20 << 20)], compression=Compression.ZSTD))
@@ -173,15 +174,53 @@ def test_few_are_under_way_at_a_time(broker: BrokerPlayer) -> None:
 
 def test_peers_take_turns() -> None:
     executor = QueueExecutor()
-    work = RequestWork(executor)
+    work = FairWork(executor, WORK_AT_ONCE_MAX)
     done: list[str] = []
+
+    def submit(tenant: str, peer: str, name: str) -> None:
+        work.submit(tenant, peer, name.strip, lambda found, error: done.append(str(found)))
+
     for number in range(5):
-        work.submit("many", f"many {number}".strip, lambda name, error: done.append(str(name)))
-    work.submit("few", "few 0".strip, lambda name, error: done.append(str(name)))
+        submit("acme", "many", f"many {number}")
+    submit("acme", "few", "few 0")
+    assert (len(work), work.count_of("acme"), len(executor.queue)) == (6, 6, WORK_AT_ONCE_MAX)
     while executor.queue:
         executor.run_one()
     assert done == ["many 0", "many 1", "many 2", "few 0", "many 3", "many 4"]
-    assert len(work) == 0
+    assert (len(work), work.count_of("acme")) == (0, 0)
+
+
+def test_tenants_take_turns_however_many_peers_they_have() -> None:
+    executor = QueueExecutor()
+    work = FairWork(executor, 1)
+    done: list[str] = []
+
+    def submit(tenant: str, peer: str) -> None:
+        work.submit(tenant, peer, tenant.strip, lambda found, error: done.append(str(found)))
+
+    for number in range(1_000):
+        submit("acme", f"10.0.{number // 200}.{number % 200}")
+    for _ in range(3):
+        submit("globex", "10.9.9.9")
+    while work.count_of("globex"):
+        executor.run_one()
+    assert done == ["acme", "acme", "globex", "acme", "globex", "acme", "globex"]
+
+
+def test_what_a_thread_takes_counts_for_who_has_asked(broker: BrokerPlayer) -> None:
+    quotas = FixedQuotas()
+    broker.services.quotas = quotas
+    pending = send(broker, BOMB)
+    on_the_loop_ns = quotas.handled_ns
+    broker.run_jobs()
+    assert errors(pending) == [0]
+    # The double's clock of threads goes on by a millisecond whenever it is read.
+    assert quotas.handled_ns == on_the_loop_ns + 1_000_000
+    peer = broker.connect(is_inter_broker=True)
+    before_ns = quotas.handled_ns
+    send(broker, BOMB, connection=peer)
+    broker.run_jobs()
+    assert quotas.handled_ns == before_ns
 
 
 def test_other_partitions_of_the_request_are_appended_in_their_turn(broker: BrokerPlayer) -> None:

@@ -28,7 +28,7 @@ class Metered(SaslBroker):
         self.player.make_tenant("acme")
         self._clock_ns = 0
         services = self.services
-        self.quotas = BrokerQuotas(services, lambda: self.player.now_ms, self._clock)
+        self.quotas = BrokerQuotas(services, lambda: self.player.now_ms, self._clock, self._clock)
         services.quotas = self.quotas
         self.exchange = ShareExchange(services, self.quotas, None, lambda: self.player.now_ms)
         self.quotas.on_tenants_changed = self.exchange.quotas_changed

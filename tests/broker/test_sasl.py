@@ -30,8 +30,8 @@ from data_plane.broker.authentication.password_checks import CHECKS_MAX, Passwor
 from data_plane.broker.authentication.sasl_session import TOKEN_BYTES_MAX
 from data_plane.broker.authentication.scram import MESSAGE_BYTES_MAX
 from data_plane.broker.produce.produce_checks import HERE_UNPACKED_BYTES_MAX
+from data_plane.broker.request.fair_work import FairWork
 from data_plane.broker.request.principal import ANONYMOUS, Principal
-from data_plane.broker.request.request_work import RequestWork
 from data_plane.broker.request.timers import TimerQueue
 from data_plane.cell.credentials import LOGIN_CHARACTERS_MAX, PutCredential
 from data_plane.cell.tenants import BLOCKED_TENANT, PutTenant, TenantImage
@@ -254,7 +254,7 @@ def test_a_credential_that_goes_during_the_check_lets_nobody_in() -> None:
 
 def test_passwords_that_wait_to_be_checked_have_a_maximum() -> None:
     executor = QueueExecutor()
-    checks = PasswordChecks(RequestWork(executor), Random(1), Decoys(lambda: b"k", dict))
+    checks = PasswordChecks(FairWork(executor, 2), Random(1), Decoys(lambda: b"k", dict))
     told: list[bool | None] = []
     for number in range(CHECKS_MAX // 2 + 1):
         checks.check(HOST, "alice", ALICE, b"%d" % number, told.append)
@@ -302,7 +302,7 @@ def test_passwords_that_were_right_are_remembered_up_to_a_maximum(
 ) -> None:
     monkeypatch.setattr(password_checks, "REMEMBERED_MAX", 2)
     executor = QueueExecutor()
-    checks = PasswordChecks(RequestWork(executor), Random(1), Decoys(lambda: b"k", dict))
+    checks = PasswordChecks(FairWork(executor, 2), Random(1), Decoys(lambda: b"k", dict))
     for login in ("a", "b", "c"):
         checks.check("10.0.0.1", login, replace(ALICE, login=login), b"secret", lambda _: None)
         executor.run_one()

@@ -16,18 +16,25 @@ Invariants
 - A commit whose answer was lost is asked for again with the same request id, until its outcome is
   known or its callers have been given StoreUnavailable: then, and only then, it is unknown.
 - `on_done` runs on the loop when the changes are in force (`services.image` has them).
-- Decisions of different controller epochs are never in one commit, and order is kept.
+- Decisions of different controller epochs are never in one commit. The cell's own keep their order,
+  and so do those of each tenant (waiting_writes.py).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from data_plane.broker.cell.metadata_follower import MetadataUpdate, apply_update, read_update
+from data_plane.broker.cell.waiting_writes import (
+    Decide,
+    OnDone,
+    TooManyWaiting,
+    WaitingWrites,
+    Wanted,
+)
 from data_plane.cell.authors import Author, NameAuthor
 from data_plane.cell.changes import Change, apply_changes
 from data_plane.cell.features import TENANCY_LEVEL
@@ -37,11 +44,6 @@ from data_plane.cell.metadata_store import StoreUnavailable, VersionConflict
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
 
-# Returns the changes to commit; none at all means that the image is already as wanted.
-Decide = Callable[[MetadataImage], Sequence[Change]]
-# Gets the error when the commit failed or its outcome is unknown, else None.
-OnDone = Callable[[BaseException | None], None]
-
 # More would make one commit, and the pass that decides it, long.
 DECISIONS_PER_COMMIT_MAX = 256
 # How long a caller waits for a store that cannot be reached; clients wait for 30 s by default.
@@ -50,25 +52,11 @@ RETRY_MS_MIN = 50
 RETRY_MS_MAX = 1_000
 
 
-@dataclass(slots=True, eq=False)
-class _Wanted:
-    """One call of `write`."""
-
-    decide: Decide
-    on_done: OnDone
-    controller_epoch: int | None
-    deadline_ms: int
-    author: Author | None
-    is_answered: bool = False
-    # Why it fails, if its decision raised.
-    failure: Exception | None = None
-
-
 @dataclass(slots=True)
 class _Commit:
     """Decisions that go together, and what they came to: `changes` lead from `base` to `image`."""
 
-    wanted: list[_Wanted]
+    wanted: list[Wanted]
     base: MetadataImage
     image: MetadataImage
     request_id: str
@@ -84,7 +72,7 @@ class MetadataWriter:
     def __init__(self, services: Services, now_ms: Callable[[], int]) -> None:
         self._services = services
         self._now_ms = now_ms
-        self._queue: deque[_Wanted] = deque()
+        self._waiting = WaitingWrites()
         # A commit, or the question whether one is needed, is under way.
         self._is_busy = False
         self._is_looping = False
@@ -92,7 +80,7 @@ class MetadataWriter:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way or waiting."""
-        return not self._is_busy and not self._queue
+        return not self._is_busy and not self._waiting
 
     def now_ms(self) -> int:
         """The steady time, for what is decided when its turn has come."""
@@ -113,11 +101,16 @@ class MetadataWriter:
         `controller_epoch` the store refuses the commit (StaleControllerEpoch) when that is not the
         current one. A store that cannot be reached is asked until `deadline_ms`, or for
         OUTCOME_TIMEOUT_MS. Other errors: what `decide` raised; StoreUnavailable, when the outcome
-        is unknown; VersionConflict, when others were faster all the time; and what a store raises
-        that is damaged."""
+        is unknown; VersionConflict, when others were faster all the time; TooManyWaiting, when the
+        author's tenant asks for too much; and what a store raises that is damaged."""
         latest_ms = self._now_ms() + OUTCOME_TIMEOUT_MS
         deadline_ms = latest_ms if deadline_ms is None else min(deadline_ms, latest_ms)
-        self._queue.append(_Wanted(decide, on_done, controller_epoch, deadline_ms, author))
+        wanted = Wanted(decide, on_done, controller_epoch, deadline_ms, author)
+        try:
+            self._waiting.add(wanted)
+        except TooManyWaiting as error:
+            self._answer([wanted], error)
+            return
         self._next()
 
     def _next(self) -> None:
@@ -126,24 +119,13 @@ class MetadataWriter:
             return
         self._is_looping = True
         try:
-            while self._queue and not self._is_busy:
+            while self._waiting and not self._is_busy:
                 self._is_busy = True
-                self._attempt(self._take())
+                self._attempt(self._waiting.take(DECISIONS_PER_COMMIT_MAX))
         finally:
             self._is_looping = False
 
-    def _take(self) -> list[_Wanted]:
-        """The next decisions that may share a commit."""
-        queue = self._queue
-        wanted = [queue.popleft()]
-        epoch = wanted[0].controller_epoch
-        while queue and queue[0].controller_epoch == epoch:
-            if len(wanted) == DECISIONS_PER_COMMIT_MAX:
-                break
-            wanted.append(queue.popleft())
-        return wanted
-
-    def _attempt(self, wanted: list[_Wanted]) -> None:
+    def _attempt(self, wanted: list[Wanted]) -> None:
         """Decide all on the image of now, and commit or, without changes, conclude."""
         services = self._services
         base = services.newest_image
@@ -253,7 +235,7 @@ class MetadataWriter:
         if not isinstance(error, StoreUnavailable):
             self._conclude(commit.wanted, error)
             return
-        self._queue = deque(self._answer_overdue(list(self._queue), error))
+        self._answer(self._waiting.take_overdue(self._now_ms()), error)
         if not self._answer_overdue(commit.wanted, error):
             self._finish()
             return
@@ -261,22 +243,22 @@ class MetadataWriter:
         commit.retry_ms = min(2 * commit.retry_ms, RETRY_MS_MAX)
         self._services.timers.schedule(due_ms, lambda now_ms: again(commit))
 
-    def _answer_overdue(self, wanted: list[_Wanted], error: BaseException) -> list[_Wanted]:
+    def _answer_overdue(self, wanted: list[Wanted], error: BaseException) -> list[Wanted]:
         """Give `error` to those that have waited too long; returns the others."""
         now_ms = self._now_ms()
         self._answer([item for item in wanted if item.deadline_ms <= now_ms], error)
         return [item for item in wanted if item.deadline_ms > now_ms]
 
-    def _conclude_in_force(self, wanted: list[_Wanted], version: int) -> None:
+    def _conclude_in_force(self, wanted: list[Wanted], version: int) -> None:
         """They are done when this broker follows that version. Until then nothing else is decided:
         an image that takes long is followed before the next one is made."""
         self._services.images.when_in_force(version, lambda: self._conclude(wanted, None))
 
-    def _conclude(self, wanted: list[_Wanted], error: BaseException | None) -> None:
+    def _conclude(self, wanted: list[Wanted], error: BaseException | None) -> None:
         self._answer(wanted, error)
         self._finish()
 
-    def _answer(self, wanted: list[_Wanted], error: BaseException | None) -> None:
+    def _answer(self, wanted: list[Wanted], error: BaseException | None) -> None:
         for item in wanted:
             if item.is_answered:
                 continue

@@ -1,16 +1,21 @@
 """A fetch's reads of records that are not in memory, which must leave the loop.
 
+What consumers' reads may bring counts as unread by them from the beginning, each tenant's in its
+own share (request/budget.py), and tenants take turns at the threads. So one that reads its whole
+past through thousands of connections leaves the others memory and threads for theirs.
+
 Deliberately absent: what is done with what was read (fetch_poll.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TypeAlias, TypeVar, cast
 
 from data_plane.broker.fetch.fetch_response import PartitionResult
-from data_plane.broker.request.api import Buffer, ConnectionInfo
+from data_plane.broker.request.api import Buffer, ConnectionInfo, RequestContext
 from data_plane.broker.request.budget import Share
+from data_plane.broker.request.request_work import RequestWork
 from data_plane.broker.services import Services
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
@@ -18,6 +23,13 @@ from data_plane.replica.partition import Partition
 # Answers that clients do not read fill memory (`Services.unsent`). The more of it is taken the less
 # a fetch gets: half of what is left, and never less than this (or one batch).
 ANSWER_BYTES_MIN = 64 << 10
+# Fetches of consumers whose reads threads have, or have next: twice as many as there are threads,
+# so that none is idle until the loop has looked. More would wait where nobody has turns.
+COLD_READS_AT_ONCE_MAX = 16
+
+
+T = TypeVar("T")
+OnRead: TypeAlias = Callable[[T | None, BaseException | None], None]
 
 
 class ColdRead:
@@ -89,36 +101,51 @@ class ColdReads:
         self._services = services
         # What consumers' reads may bring. Followers are few and read one answer each.
         self.consumers_bytes = 0
+        self.work = RequestWork(services.executor, lambda: services.quotas, COLD_READS_AT_ONCE_MAX)
 
     def answer_bytes(self, connection: ConnectionInfo, wanted: int) -> int:
         """What the answer to a consumer may take of what it wants."""
-        share = connection.unsent or self._unsent(connection)
+        share = connection.unsent or self.share_of(connection)
         bytes_max = share.left() // 2
         return wanted if wanted <= bytes_max else min(wanted, max(ANSWER_BYTES_MIN, bytes_max))
 
-    def _unsent(self, connection: ConnectionInfo) -> Share:
+    def share_of(self, connection: ConnectionInfo) -> Share:
+        """Where what it does not read counts."""
         return connection.unsent or self._services.unsent.of(connection.namespace)
 
     def bytes_max(self, connection: ConnectionInfo) -> int:
         """What all cold reads of a consumer's fetch together may take."""
-        left = self._unsent(connection).left() - self.consumers_bytes
-        return max(ANSWER_BYTES_MIN, left // 2)
+        return max(ANSWER_BYTES_MIN, self.share_of(connection).left() // 2)
+
+    def hold(self, share: Share, more_bytes: int) -> None:
+        """So much more is kept for consumers that has not been sent; less, where it is negative."""
+        self.consumers_bytes += more_bytes
+        share.add(more_bytes)
 
     def run(
         self,
+        context: RequestContext,
         reads: list[ColdRead],
         consumers_bytes: int,
         done: Callable[[list[object] | None, BaseException | None], None],
     ) -> None:
         """Have a worker thread do the reads of one fetch, and its loop call `done` with their
         outcomes. `consumers_bytes` is what they may bring, if that is for a consumer."""
-        self.consumers_bytes += consumers_bytes
+        share = self.share_of(context.connection)
+        self.hold(share, consumers_bytes)
 
         def read_all() -> list[object]:
             return [read.run() for read in reads]
 
         def read_done(outcomes: list[object] | None, error: BaseException | None) -> None:
-            self.consumers_bytes -= consumers_bytes
+            self.hold(share, -consumers_bytes)
             done(outcomes, error)
 
-        self._services.executor.submit(read_all, read_done)
+        self.submit(context, read_all, read_done)
+
+    def submit(self, context: RequestContext, work: Callable[[], T], on_done: OnRead[T]) -> None:
+        """Have a thread read for a request. Other brokers wait for no client."""
+        if context.connection.is_inter_broker:
+            self._services.executor.submit(work, on_done)
+        else:
+            self.work.submit(context, work, on_done)

@@ -332,7 +332,7 @@ class FetchReads:
         """Have a thread read what is not in memory, and `done` called with what comes of each of
         the reads that are returned."""
         cold, self.cold = self.cold, []
-        self._cold_reads.run(cold, self._cold_bytes, done)
+        self._cold_reads.run(self._context, cold, self._cold_bytes, done)
         return cold
 
     def take_cold(self, read: ColdRead, outcome: object) -> None:
@@ -358,9 +358,7 @@ class FetchReads:
                 # Of what lies behind, more may be shown.
                 self.must_answer |= whole_end < limit
                 return result
-        scans = self._scans or FetchScans(
-            self._services, self._cold_reads, self._context.connection
-        )
+        scans = self._scans or FetchScans(self._services, self._cold_reads, self._context)
         self._scans = scans
         bytes_max = min(target.wanted.partition_max_bytes, bytes_left)
         scan = scans.look_at(target, partition, limit, bytes_max)

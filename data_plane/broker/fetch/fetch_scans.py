@@ -30,7 +30,7 @@ from data_plane.broker.fetch.projected_reads import (
     SliceScan,
     is_scanned_at_once,
 )
-from data_plane.broker.request.api import ConnectionInfo
+from data_plane.broker.request.api import RequestContext
 from data_plane.broker.services import Services
 from data_plane.log.errors import LogError
 from data_plane.log.log import Log
@@ -45,7 +45,7 @@ class FetchScans:
 
     __slots__ = (
         "_cold_reads",
-        "_connection",
+        "_context",
         "_held_bytes",
         "_is_over",
         "_loop_bytes_left",
@@ -53,16 +53,16 @@ class FetchScans:
         "_scans",
         "_sent",
         "_services",
+        "_share",
         "is_scanning",
         "turns_count",
     )
 
-    def __init__(
-        self, services: Services, cold_reads: ColdReads, connection: ConnectionInfo
-    ) -> None:
+    def __init__(self, services: Services, cold_reads: ColdReads, context: RequestContext) -> None:
         self._services = services
         self._cold_reads = cold_reads
-        self._connection = connection
+        self._context = context
+        self._share = cold_reads.share_of(context.connection)
         self._scans: dict[FetchPartition, tuple[Scan, Log]] = {}
         self._next_turn: list[SliceScan] = []
         # What of the scans is in the results of this evaluation.
@@ -99,7 +99,7 @@ class FetchScans:
         if not scan.is_running:
             held_bytes = scan.size
             try:
-                cold_bytes_max = self._cold_reads.bytes_max(self._connection)
+                cold_bytes_max = self._cold_reads.bytes_max(self._context.connection)
                 self._scan_on(scan, log, limit, min(bytes_max, cold_bytes_max))
             except LogError as error:
                 # Told once what was found before it is sent.
@@ -161,9 +161,9 @@ class FetchScans:
                 on_done()
 
         if any(part.is_cold for part in parts):
-            self._services.executor.submit(scan_all, done)
+            self._cold_reads.submit(self._context, scan_all, done)
         else:
-            self._services.request_work.submit(self._connection.host, scan_all, done)
+            self._services.request_work.submit(self._context, scan_all, done)
 
     def send(self, target: FetchPartition, batches: Sequence[ShownBatch]) -> None:
         """These are in the results, unless they are made anew."""
@@ -198,4 +198,4 @@ class FetchScans:
 
     def _hold(self, more_bytes: int) -> None:
         self._held_bytes += more_bytes
-        self._cold_reads.consumers_bytes += more_bytes
+        self._cold_reads.hold(self._share, more_bytes)

@@ -57,8 +57,8 @@ from data_plane.broker.request.api import (
     KeptRequest,
     RequestContext,
 )
+from data_plane.broker.request.fair_work import OnDone
 from data_plane.broker.request.large_requests import pause, sliced
-from data_plane.broker.request.request_work import OnDone
 from data_plane.broker.request.timers import Timer
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode, WireError
@@ -192,7 +192,7 @@ class LargeFetch:
         pause(self._services, self._context, on_done)
 
     def _in_thread(self, work: Callable[[], Any], on_done: OnDone) -> None:
-        self._services.request_work.submit(self._context.connection.host, work, on_done)
+        self._services.request_work.submit(self._context, work, on_done)
 
     def _all_steps(self) -> Steps:
         context = self._context

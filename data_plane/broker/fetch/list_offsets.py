@@ -188,7 +188,7 @@ def handle_list_offsets(
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     response = ListOffsetsResponse(topics=topics)
     if searches:
-        return _search_later(services, searches, response)
+        return _search_later(services, context, searches, response)
     return response
 
 
@@ -266,7 +266,10 @@ def _readable_end(
 
 
 def _search_later(
-    services: Services, searches: list[_Search], response: ListOffsetsResponse
+    services: Services,
+    context: RequestContext,
+    searches: list[_Search],
+    response: ListOffsetsResponse,
 ) -> Deferred[ListOffsetsResponse]:
     deferred: Deferred[ListOffsetsResponse] = Deferred()
 
@@ -287,7 +290,8 @@ def _search_later(
         deferred.complete(response)
 
     budget = ReadBudget(len(searches))
-    services.executor.submit(lambda: [search.run(budget) for search in searches], done)
+    reads = services.fetches.cold_reads
+    reads.submit(context, lambda: [search.run(budget) for search in searches], done)
     return deferred
 
 

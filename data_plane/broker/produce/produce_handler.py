@@ -295,18 +295,18 @@ class _Produce:
         def look() -> Found:
             return Nothing.ABANDONED if self._is_abandoned() else work()
 
-        peer = self._context.connection.host
-        self._services.request_work.submit(peer, look, self._looked)
+        self._services.request_work.submit(self._context, look, self._looked)
 
     def _is_abandoned(self) -> bool:
         """Whether nobody waits for this any more, or nobody speaks. Who wants no answer may close
-        after sending; what he has sent is taken, unless there is much to do for others."""
-        gate = self._context.connection.gate
+        after sending; what he has sent is taken, unless there is much to do for his tenant."""
+        connection = self._context.connection
+        gate = connection.gate
         return gate.is_revoked or (
             gate.is_closed
             and (
                 self._view.acks != ACKS_NONE
-                or len(self._services.request_work) > UNANSWERED_WORK_MAX
+                or self._services.request_work.count_of(connection.namespace) > UNANSWERED_WORK_MAX
             )
         )
 

@@ -1,8 +1,14 @@
 """Budgets: what all connections of a process share, and how much of it each namespace uses.
 
 A budget has a maximum. Each namespace that uses some of it has a share, which counts what it uses.
-A share has a maximum where one is set, for all namespaces or for one, so that nobody takes all; the
-rest is first come, first served. Today there is one namespace, and no maximum is set for it.
+A share has a maximum where one is set, for all namespaces or for one. Where a budget `leaves_room`
+nobody may have more than is left unused then, so there is always something for another one:
+
+    A alone                    takes a half
+    A and B                    a third each, and a third for whoever comes
+    nine of them               a tenth each
+
+The rest is first come, first served. A cell with one tenant has no need of it.
 
     Budget(max=512 MiB, share_max=64 MiB)
       ├─ share of `default`     used
@@ -55,6 +61,9 @@ class Share:
         # Written out: every fetch of a consumer asks.
         budget = self._budget
         left = budget.max - budget.used
+        if budget.leaves_room:
+            # So much that as much as there is then is left unused.
+            left = (left - self.used) // 2
         share_max = self.share_max
         if share_max is None:
             share_max = budget.share_max
@@ -79,17 +88,23 @@ class Share:
 class Budget:
     """One of the process. `share_max` holds for each namespace that has none of its own."""
 
-    __slots__ = ("_shares", "max", "share_max", "used")
+    __slots__ = ("_shares", "leaves_room", "max", "share_max", "used")
 
     def __init__(self, maximum: int = UNLIMITED, share_max: int | None = None) -> None:
         self.max = maximum
         self.share_max = share_max
         self.used = 0
+        self.leaves_room = False
         self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
 
     def used_by(self) -> dict[str, int]:
         """By namespace; without those that nobody holds."""
         return {namespace: share.used for namespace, share in self._shares.items()}
+
+    def use_of(self, namespace: str) -> int:
+        """What one uses."""
+        share = self._shares.get(namespace)
+        return 0 if share is None else share.used
 
     def of(self, namespace: str) -> Share:
         """The share of a namespace. Raises TooManyNamespaces."""

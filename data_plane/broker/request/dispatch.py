@@ -310,7 +310,7 @@ class Dispatcher:
                 frames.complete([frame])
             answer.held.release()
 
-        self._services.request_work.submit(connection.host, encode, done)
+        self._services.request_work.submit(context, encode, done)
 
     def _encode(self, spec: ApiSpec, context: RequestContext, response: Any) -> bytearray:
         throttle_message(self._services, context, response)

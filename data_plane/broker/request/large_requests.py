@@ -26,7 +26,7 @@ from data_plane.broker.request.api import (
     RequestContext,
     Slices,
 )
-from data_plane.broker.request.request_work import OnDone
+from data_plane.broker.request.fair_work import OnDone
 from data_plane.wire.errors import WireError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class LargeRequest:
         def unless_gone() -> Any:
             return None if connection.closed else work()
 
-        self._services.request_work.submit(connection.host, unless_gone, self._worked)
+        self._services.request_work.submit(self._context, unless_gone, self._worked)
 
     def _worked(self, result: Any, error: BaseException | None) -> None:
         self._result, self._failure = result, error
@@ -143,7 +143,7 @@ class LargeRequest:
 
 def pause(services: Services, context: RequestContext, on_done: OnDone) -> None:
     """Others have their turn before a thread is back from doing nothing."""
-    services.request_work.submit(context.connection.host, _nothing, on_done)
+    services.request_work.submit(context, _nothing, on_done)
 
 
 def _nothing() -> None:

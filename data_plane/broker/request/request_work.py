@@ -1,70 +1,80 @@
-"""Pure work of requests that is too long for the loop: unpacking, walking, decoding, encoding.
+"""Work of requests that is too long for the loop: unpacking, walking, decoding, encoding, reading.
 
-It runs in worker threads, and what it finds comes back to the loop. At most WORK_AT_ONCE_MAX jobs
-run at a time, whoever wants them, so that the disks have workers left and the memory of what is
-unpacked is bounded; of the others that wait each peer has one done in turn. A connection has one
-request there at a time (`ConnectionInfo.keep`), so the queue is no longer than there are
-connections, and what waits in it is counted with their half frames.
+It runs in worker threads, in fair turns (fair_work.py), and what it finds comes back to the loop.
+Few jobs run at a time, so that the disks have workers left and the memory of what is unpacked is
+bounded. A connection has one request there at a time (`ConnectionInfo.keep`), so the queue is no
+longer than there are connections, and what waits in it is counted with their half frames.
 
-Deliberately absent: threads, and what the work is.
+While a quota manager is active the processor's time that a job takes counts for who has asked, as
+the loop's does; what it waits for a disk or for other threads does not.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
-from data_plane.broker.request.api import Executor
+from data_plane.broker.request.api import Executor, RequestContext
+from data_plane.broker.request.fair_work import FairWork, OnDone
+from data_plane.broker.request.quotas import QuotaManager
 
 T = TypeVar("T")
 
 WORK_AT_ONCE_MAX = 2
 """Each may unpack a batch of 128 MiB."""
 
-OnDone = Callable[[Any, BaseException | None], None]
-
 
 class RequestWork:
     """See the module."""
 
-    def __init__(self, executor: Executor, at_once_max: int = WORK_AT_ONCE_MAX) -> None:
-        self._executor = executor
-        self._at_once_max = at_once_max
-        # By peer, in the order of their turns.
-        self._waiting: dict[str, deque[tuple[Callable[[], Any], OnDone]]] = {}
-        self._waiting_count = 0
-        self._running_count = 0
+    def __init__(
+        self,
+        executor: Executor,
+        quotas: Callable[[], QuotaManager],
+        at_once_max: int = WORK_AT_ONCE_MAX,
+    ) -> None:
+        self._work = FairWork(executor, at_once_max)
+        self._quotas = quotas
 
     def __len__(self) -> int:
         """Jobs that wait or run."""
-        return self._waiting_count + self._running_count
+        return len(self._work)
+
+    def count_of(self, tenant: str) -> int:
+        """Those of one tenant."""
+        return self._work.count_of(tenant)
 
     def submit(
         self,
-        peer: str,
+        context: RequestContext,
         work: Callable[[], T],
         on_done: Callable[[T | None, BaseException | None], None],
     ) -> None:
-        """As `Executor.submit`; `work` changes nothing that anybody else could look at."""
-        self._waiting.setdefault(peer, deque()).append((work, on_done))
-        self._waiting_count += 1
-        self._start_next()
+        """As `Executor.submit`, for a request; `work` changes nothing that anybody else could look
+        at."""
+        connection = context.connection
+        job: Callable[[], Any] = work
+        done: OnDone = on_done
+        if self._quotas().is_active and not (context.is_stranger or connection.is_inter_broker):
+            job, done = self._measured(context, work, on_done)
+        self._work.submit(connection.namespace, connection.host, job, done)
 
-    def _start_next(self) -> None:
-        while self._waiting and self._running_count < self._at_once_max:
-            peer = next(iter(self._waiting))
-            jobs = self._waiting.pop(peer)
-            work, on_done = jobs.popleft()
-            if jobs:
-                self._waiting[peer] = jobs
-            self._waiting_count -= 1
-            self._running_count += 1
-            self._executor.submit(work, partial(self._done, on_done))
+    def _measured(
+        self, context: RequestContext, work: Callable[[], Any], on_done: OnDone
+    ) -> tuple[Callable[[], Any], OnDone]:
+        quotas = self._quotas()
+        spent_ns = 0
 
-    def _done(self, on_done: OnDone, result: Any, error: BaseException | None) -> None:
-        self._running_count -= 1
-        # The worker need not wait for what the loop makes of this.
-        self._start_next()
-        on_done(result, error)
+        def measured() -> Any:
+            nonlocal spent_ns
+            begun_ns = quotas.thread_clock_ns()
+            try:
+                return work()
+            finally:
+                spent_ns = quotas.thread_clock_ns() - begun_ns
+
+        def done(result: Any, error: BaseException | None) -> None:
+            quotas.record_handler_time(context, spent_ns)
+            on_done(result, error)
+
+        return measured, done

@@ -2,7 +2,8 @@
 
 Bounds: one commit for all that a request asks for, none for what is being made already, and so many
 topics under way that they have NAMES_MAX names and PARTITIONS_PER_REQUEST_MAX partitions at most.
-What is beyond is not made this time; clients ask again.
+Of these no tenant has more than it leaves the others (request/budget.py). What is beyond is not
+made this time; clients ask again.
 
 Deliberately absent: whether a topic may be made, and what is answered (metadata.py).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from data_plane.broker.request.budget import Budget, TooManyNamespaces
 from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.request.topic_names import METADATA_TOPIC, CollisionIndex
@@ -30,6 +32,9 @@ class AutoCreation:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._names: set[tuple[str, str]] = set()
+        # Of names, by tenant.
+        self.budget = Budget(NAMES_MAX)
+        services.share_out(self.budget)
 
     def create(self, names: Iterable[str], topics: Topics, author: Author) -> None:
         """Start making topics, which the clients of `topics` call by these names, as one of them
@@ -37,19 +42,28 @@ class AutoCreation:
         image."""
         services, tenant = self._services, topics.tenant
         partitions_count = services.config.get_int("num.partitions")
-        names_max = min(NAMES_MAX, max(1, PARTITIONS_PER_REQUEST_MAX // partitions_count))
+        budget = self.budget
+        budget.max = min(NAMES_MAX, max(1, PARTITIONS_PER_REQUEST_MAX // partitions_count))
+        try:
+            share = budget.of(tenant)
+        except TooManyNamespaces:
+            return
         fresh = [name for name in dict.fromkeys(names) if (tenant, name) not in self._names]
-        fresh = fresh[: max(0, names_max - len(self._names))]
+        # One is made in any case, when no other is being made.
+        room = max(share.left(), 0 if budget.used else 1)
+        fresh = fresh[:room]
         if not fresh:
             return
         under_way = [(tenant, name) for name in fresh]
         self._names.update(under_way)
+        share.add(len(fresh))
 
         def decide(image: MetadataImage) -> Sequence[Change]:
             return _decide(services, image, topics.within(image), fresh, partitions_count)
 
         def done(error: BaseException | None) -> None:
             self._names.difference_update(under_way)
+            share.give_back(len(fresh))
             if error is not None:
                 services.log.error("topics_not_created", topics=under_way[:10], error=repr(error))
 
