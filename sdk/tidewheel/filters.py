@@ -40,9 +40,10 @@ _Expression = tuple[Any, ...]
 class InvalidFilter(ConfigurationError):
     """A filter that is not understood. `column` counts characters from 1."""
 
+    default_hint = "Write tags with and, or, not and parentheses: region:eu and not test"
+
     def __init__(self, column: int, problem: str) -> None:
-        hint = "Write tags with and, or, not and parentheses: region:eu and not test"
-        super().__init__(f"The filter, column {column}: {problem}", hint=hint)
+        super().__init__(f"The filter, column {column}: {problem}")
         self.column = column
 
 

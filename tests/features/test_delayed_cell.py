@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from data_plane.broker.produce import hiding
@@ -29,6 +30,8 @@ from tests.features.test_delayed_messages import (
 from tests.features.test_timing_wheel import AgainstAHeap
 
 SEEDS = range(40)
+# The same histories in every run, and enough of them.
+FOR_BUGS = settings(max_examples=1_000, derandomize=True, database=None, deadline=None)
 # Within which a planted bug is found.
 MUTANT_SEEDS_MAX = 60
 
@@ -278,4 +281,4 @@ def nothing_moves_down(patch: pytest.MonkeyPatch) -> None:
 def test_a_bug_of_the_wheel_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, KeyError, ExceptionGroup)):
-        run_state_machine_as_test(AgainstAHeap)
+        run_state_machine_as_test(AgainstAHeap, settings=FOR_BUGS)

@@ -22,6 +22,7 @@ from uuid import UUID
 from data_plane.broker.coordinators.groups import Reply, service_of
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.placement import may_get_replicas
 from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.groups.effects import ClientContext
@@ -96,10 +97,11 @@ class GroupMaker(Administrator):
 
     def _make_tenant(self) -> None:
         def decide(image: MetadataImage) -> list[Change]:
-            if TENANT in image.tenants or len(image.brokers) < 3:
+            staying = [i for i, broker in image.brokers.items() if may_get_replicas(broker)]
+            if TENANT in image.tenants or len(staying) < 3:
                 return []
             quotas = TenantQuotas(groups=GROUPS_MAX)
-            replicas = tuple(sorted(image.brokers)[:3])
+            replicas = tuple(sorted(staying)[:3])
             return [
                 PutTenant(TenantImage(TENANT, "crowd-cluster", quotas=quotas)),
                 CreateTopic(TENANT, TOPIC, TOPIC_ID, (replicas,)),
