@@ -46,8 +46,6 @@ class ControlPlaneUnreachable(TidewheelError):
 class Refused(TidewheelError):
     """The control plane says no. `status` is HTTP's, `code` the problem's."""
 
-    default_hint = "Change what was asked for as the message says"
-
     def __init__(self, message: str, *, status: int, code: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.status = status

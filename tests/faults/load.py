@@ -239,6 +239,15 @@ class Reader(threading.Thread):
         self.join(READ_SECONDS_MAX)
         assert not self.is_alive(), f"{self.name} does not leave:\n{self._where()}"
 
+    def fared(self, events: list[ReaderEvent]) -> str:
+        """What it has seen, in words."""
+        own = [event for event in events if event.reader == self.name]
+        records = sum(isinstance(event, Delivered) for event in own)
+        assigned = [event.partitions for event in own if isinstance(event, Assigned)]
+        return (
+            f"{self.name}: {records} records, assigned {assigned[-3:]}, errors {self.errors[-5:]}"
+        )
+
     def _where(self) -> str:
         frame = sys._current_frames().get(self.ident or -1)
         return "" if frame is None else "".join(traceback.format_stack(frame)[-3:])
@@ -415,16 +424,7 @@ class Load:
             there = f"state {now.state}, members {[m.client_id for m in now.members]}"
         except KafkaException as error:
             there = f"not described: {error}"
-        return [
-            f"the group afterwards: {there}",
-            *(
-                f"{reader.name}: {sum(isinstance(e, Delivered) for e in own)} records, assigned "
-                f"{[e.partitions for e in own if isinstance(e, Assigned)][-3:]}, "
-                f"errors {reader.errors[-5:]}"
-                for reader in self.readers
-                for own in [[event for event in events if event.reader == reader.name]]
-            ),
-        ]
+        return [f"the group afterwards: {there}", *(one.fared(events) for one in self.readers)]
 
 
 def read_partition(bootstrap: str, topic: str, partition: int) -> list[Message]:

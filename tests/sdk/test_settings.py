@@ -9,6 +9,7 @@ import pytest
 from tidewheel import ConsumerSettings, ProducerRecord, ProducerSettings
 from tidewheel.errors import ConfigurationError, TidewheelError
 from tidewheel.headers import DELAY_LEVELS, duration_ms, encode_headers
+from tidewheel.rest import Refused
 
 
 @pytest.mark.parametrize(
@@ -116,4 +117,5 @@ def test_every_error_says_what_to_do_or_takes_it_from_the_raiser() -> None:
         "SendError",
         "ConsumerError",
         "BrokerError",
+        Refused.__name__,
     }
