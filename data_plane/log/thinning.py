@@ -12,7 +12,8 @@ A fact may let go of a record, and the fold that reads the log again needs both 
 front to back: a fact goes with a pass that has dropped what it speaks of, or that was gone.
 
 - Nothing is thinned at or behind a damaged segment, nor behind one that could not be swapped in.
-- Nor while power loss could bring back what retention has dropped.
+- Nor while power loss could bring back what retention has dropped, nor where no fold needs anything
+  below the log start: retention drops that for nothing.
 - The log's last batch stays: a follower that has all before it would wait for it in vain.
 - What a fold holds is asked as of a log end that is settled (held_records.py), and dropped only
   below that, the high watermark, the recovery point on disk, and the durable log start.
@@ -46,10 +47,12 @@ def thinning_priority(log: LogState) -> float:
         return 0.0
     if log.log_directory.failure is not None or log.is_closed or log.is_uncleanable:
         return 0.0
-    if log.compacting or may_grow_back(log) or not _say_what_they_hold(log):
+    if log.compacting or may_grow_back(log):
         return 0.0
     if not _new_share(log, _below_log_start(log, log.log_start_offset)):
         # Before anybody is asked what is held.
+        return 0.0
+    if _is_left_to_retention(log) or not _say_what_they_hold(log):
         return 0.0
     return _new_share(log, _thinnable_segments(log))
 
@@ -95,6 +98,16 @@ def plan_thinning(log: LogState) -> ThinningJob | None:
     if thinning_priority(log) <= 0.0:
         return None
     return ThinningJob(log, _thinnable_segments(log))
+
+
+def _is_left_to_retention(log: LogState) -> bool:
+    """Whether no fold needs anything below the log start."""
+    start_offset = log.disk_start_offset
+    needed = [fold.needed_from(start_offset) for fold in log.needs.folds]
+    needed_from = min(
+        (offset for offset in needed if offset is not None), default=log.log_start_offset
+    )
+    return log.log_start_offset <= needed_from
 
 
 def _say_what_they_hold(log: LogState) -> bool:

@@ -182,6 +182,21 @@ def test_a_segment_that_loses_nothing_is_not_written_anew() -> None:
     assert not one.thin()
 
 
+def test_what_no_fold_needs_is_left_to_retention() -> None:
+    """Nothing of it is read, nor is the log remembered as one that was cleaned."""
+    one = ThinnedLog()
+    for _ in range(3):
+        one.put(b"x", b"y")
+        one.settle()
+    one.log.delete_records(4)
+    one.log.flush()
+    assert thinning_priority(one.log) == 0.0
+    assert not one.thin()
+    assert one.log.cleaned_end == 0
+    one.log.apply_retention(one.now_ms)
+    assert one.log.segments[0].base_offset == 4
+
+
 def test_the_last_batch_stays_whoever_does_not_see_it() -> None:
     """A follower asks for what comes next until it has that."""
     one = deleted_log()
