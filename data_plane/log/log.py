@@ -18,8 +18,8 @@ Invariants
 - What lies below the recovery point is durable, with everything that is needed to read it: data,
   names of files, time and transaction indexes, leader epochs, fold snapshots.
 - A mapped file is never truncated; truncation replaces it.
-- Everything here runs on the loop except `read_cold`, `read_held`, `offset_for_timestamp`,
-  `max_timestamp_offset` and the `run` of jobs.
+- Everything here runs on the loop except `read_cold`, `read_held`, `find_damage`,
+  `offset_for_timestamp`, `max_timestamp_offset` and the `run` of jobs.
 
 A log is opened without touching its files when the directory's checkpoint says where it ends
 (log_summary.py), and loads itself at the first use. Deliberately absent: who leads, what is
@@ -76,6 +76,7 @@ class Log(LogState):
     read_held = log_reads.read_held
     is_sealed_at = log_reads.is_sealed_at
     doubt = log_reads.doubt
+    find_damage = log_reads.find_damage
     epoch_for_offset = log_reads.epoch_for_offset
     end_offset_for_epoch = log_reads.end_offset_for_epoch
     aborted_transactions = log_reads.aborted_transactions

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from data_plane.log import reads
 from data_plane.log.cold_files import read_as_it_is
-from data_plane.log.errors import CorruptSegment, OffsetOutOfRange
+from data_plane.log.errors import CorruptSegment, LogDeleted, LogNotLoaded, OffsetOutOfRange
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.log_state import LogState
 from data_plane.log.producer_state import ProducerStates
@@ -147,6 +149,16 @@ def doubt(log: LogState, offset: int) -> None:
     segments = log.loaded_segments
     segment = segments[reads.segments_from(segments, offset)]
     segment.unverified_end = segment.size
+
+
+def find_damage(log: LogState, offset: int) -> None:
+    """Somebody got a batch at `offset` that fails its checksum: have the place found and reported,
+    as no reader would in what this process has written. In a worker thread; raises LogDirFailure.
+    Whether the batch has gone meanwhile, and what is wrong with it, hears who reads it next."""
+    with suppress(CorruptSegment, LogDeleted, LogNotLoaded, OffsetOutOfRange):
+        doubt(log, offset)
+        end_offset = log.log_end_offset
+        read_cold(log, offset, 0, max_offset=end_offset, at_least_one_batch=True, of_disk=True)
 
 
 def epoch_for_offset(log: LogState, offset: int) -> int:

@@ -12,7 +12,8 @@ Invariants
 - An index is of one Segment object. Whatever cuts or rewrites a segment makes another one, and its
   index is read again, which side_files.py refuses where it is not of these batches.
 - MEMORY_BYTES_MAX in all, but for those that somebody is looking at; what is dropped is read again.
-- A segment that cannot be read through has an index up to there, and is scanned from there on.
+- A segment that cannot be read through has an index up to there, and is scanned from there on. Its
+  log hears of the damage.
 
 Deliberately absent: what an index says (tag_index.py); projections (indexed_records.py).
 """
@@ -195,9 +196,9 @@ class IndexJob:
             raise log.log_directory.fail(error) from error
 
     def _add_to(self, tags: SegmentTags) -> bool:
-        segment, start = self._segment, tags.size
-        stop_sign = self._log.log_directory.stop_sign
-        limit_offset = self._log.high_watermark
+        log, segment, start = self._log, self._segment, tags.size
+        stop_sign = log.log_directory.stop_sign
+        limit_offset = log.high_watermark
         end = segment.size
         bad = segment.first_bad_range(start, end)
         if bad is not None:
@@ -226,6 +227,8 @@ class IndexJob:
                     if walk.end_position - start < STEP_BYTES:
                         continue
                 break
+        if walk.problem:
+            log.find_damage(walk.next_offset)
         if prefix is None or prefix.size == walk.end_position:
             tags.is_blocked |= bool(walk.problem) or (bad is not None and walk.end_position == end)
         if prefix is None:

@@ -496,6 +496,24 @@ def test_a_damaged_batch_is_neither_shown_nor_passed_over(
     assert (part.error_code, part.records or b"") == (ErrorCode.CORRUPT_MESSAGE, b"")
 
 
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_damage_that_a_fetch_meets_is_known_at_the_next_one(
+    broker: ProjectingPlayer, is_sealed: bool
+) -> None:
+    """What this process has written is not checked otherwise, and nobody would repair it."""
+    broker.append(KEEP)
+    segment = broker.partition("orders").log.segments[-1]
+    start = segment.size
+    broker.append(KEEP, b"damaged")
+    broker.append(KEEP, size=25_000 if is_sealed else 10)
+    path = segment.path()
+    broker.fs.flip_bit(path, broker.fs.read_file(path).rindex(b"damaged"))
+    for _ in range(2):
+        part = only(broker.answered(broker.fetch({(KEPTS, 0): 1})).response)
+        assert (part.error_code, part.records or b"") == (ErrorCode.CORRUPT_MESSAGE, b"")
+    assert [bad.start for bad in segment.bad_ranges or ()] == [start]
+
+
 def test_a_plain_partition_is_looked_up_once(broker: ProjectingPlayer) -> None:
     broker.append(b"a")
     asked = broker.provider.asked_count

@@ -9,12 +9,13 @@ import pytest
 from crc32c import crc32c
 
 from data_plane.broker.fetch import projected_reads, projected_searches
-from data_plane.broker.fetch.projected_reads import UnreadableBatch
+from data_plane.broker.fetch.projected_reads import Scan, SliceScan, UnreadableBatch
 from data_plane.broker.fetch.projected_searches import TooMuchToRead
-from data_plane.broker.fetch.projection import Selection, SourceBatch
+from data_plane.broker.fetch.projection import ProjectedPartition, Selection, SourceBatch
+from data_plane.log.errors import CorruptSegment
 from data_plane.log.segment import Segment
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.records import NewRecord, build_batch
+from data_plane.wire.records import NewRecord, build_batch, iter_batch_headers
 from features.filtering import indexed_records, tag_index, tag_indexes
 from features.filtering.indexed_records import FilteredRecords
 from features.filtering.language import Tag
@@ -256,23 +257,55 @@ def test_a_count_that_would_read_too_much_fails_until_there_is_an_index(
     raise AssertionError("it never comes to an end")
 
 
-def test_damage_ends_an_index() -> None:
+def damaged() -> tuple[TaggedLog, int]:
+    """A byte has changed in what this process has written, in the batch at offset 19; and where
+    that one begins."""
     one = filled(40, (35,), segment_bytes=100_000)
     path = one.log.active.path()
     content = one.fs.read_file(path)
-    at = content.index(b"v20")
     file = one.fs.open(path)
-    file.write_at(at, b"vXX")
+    file.write_at(content.index(b"v20"), b"vXX")
     file.close()
+    headers = iter_batch_headers(content, 0, len(content))
+    return one, next(header.position for header in headers if header.base_offset == 19)
+
+
+def test_damage_ends_an_index() -> None:
+    one, position = damaged()
     one.index()
     tags = tags_of(one, one.log.active)
     assert tags.next_offset == 19
     assert tags.is_blocked
     one.indexes.want(one.log, one.log.active)
     assert one.indexes.next_deadline_ms() is None
+    assert [bad.start for bad in one.log.active.bad_ranges or ()] == [position]
     # Nor is it counted.
+    with pytest.raises(CorruptSegment):
+        one.count(one.projection(RARE), 0, 40)
+
+
+def test_damage_is_reported_by_the_thread_that_meets_it() -> None:
+    one, position = damaged()
     with pytest.raises(UnreadableBatch):
         one.count(one.projection(RARE), 0, 40)
+    assert [bad.start for bad in one.log.active.bad_ranges or ()] == [position]
+    one, position = damaged()
+    with pytest.raises(UnreadableBatch):
+        one.shown(one.projection(RARE), 0, 40)
+    assert [bad.start for bad in one.log.active.bad_ranges or ()] == [position]
+
+
+def test_damage_that_the_loop_meets_is_looked_for_by_the_next_thread() -> None:
+    one, position = damaged()
+    log = one.log
+    read = log.read(0, 1 << 20, max_offset=40, at_least_one_batch=True)
+    scan = Scan(ProjectedPartition(b"", 0, one.projection(RARE)), 0)
+    part = SliceScan(scan, log, 40, 1 << 20, read.buffers, read.next_offset)
+    assert isinstance(part.run_at_once().error, UnreadableBatch)
+    assert not log.active.bad_ranges
+    assert log.read(0, 1 << 20, max_offset=40, at_least_one_batch=True).is_cold
+    log.read_cold(0, 1 << 20, max_offset=40, at_least_one_batch=True)
+    assert [bad.start for bad in log.active.bad_ranges or ()] == [position]
 
 
 @pytest.mark.parametrize("limit", ["PASSED_AT_ONCE_MAX", "SLICE_READS_MAX"])

@@ -351,9 +351,7 @@ def read_log(log: Log, start_offset: int, end_offset: int) -> Iterator[LoggedBat
         for buffer in result.buffers:
             for header in iter_batch_headers(buffer, 0, len(buffer)):
                 if not is_crc_valid(buffer, header):
-                    log.doubt(header.base_offset)
-                    # It finds the place, and has it reported.
-                    log.read_cold(offset, 0, max_offset=end_offset, at_least_one_batch=True)
+                    log.find_damage(header.base_offset)
                     raise CorruptSegment(log.folder, header.position, "a checksum is wrong")
                 producer = None
                 if header.is_transactional:

@@ -19,7 +19,8 @@
 
 Invariants
 - A batch whose bytes are not those of its CRC is neither passed over nor written anew: its client
-  could not see the damage, and would lose or take for true what it did to the records.
+  could not see the damage, and would lose or take for true what it did to the records. The log
+  hears of it, and has it repaired: what this process has written nobody else checks for days.
 - No record below the fetch offset comes from a batch that was written anew, or a client would go
   back to it.
 - A scan is forgotten when its projection has ended, when the fetch begins elsewhere or may not read
@@ -74,6 +75,14 @@ class UnreadableBatch(LogError):
     """A stored batch is damaged, or cannot be unpacked."""
 
     error_code = ErrorCode.CORRUPT_MESSAGE
+
+
+class DamagedBatch(UnreadableBatch):
+    """The bytes of the batch at `offset` are not those of its CRC."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"the batch at {offset} has another CRC")
+        self.offset = offset
 
 
 class ShownBatch(NamedTuple):
@@ -266,6 +275,8 @@ class SliceScan:
                     or unpacked_bytes >= SLICE_UNPACKED_BYTES_MAX
                 ):
                     break
+            if isinstance(done.error, DamagedBatch):
+                self._log.find_damage(done.error.offset)
         except Exception as error:
             return done._replace(error=error)
         return done
@@ -275,7 +286,11 @@ class SliceScan:
         assert self._buffers is not None
         done = Slice([], self._position)
         try:
-            return self._scan(self._buffers, self._next_offset, done, has_shown=self._has_shown)
+            done = self._scan(self._buffers, self._next_offset, done, has_shown=self._has_shown)
+            if isinstance(done.error, DamagedBatch):
+                # Whoever asks next reads from the disk, which finds the place.
+                self._log.doubt(done.error.offset)
+            return done
         except Exception as error:
             return done._replace(error=error)
 
@@ -344,8 +359,7 @@ def scan_batches(
             batch = SourceBatch(buffer, header)
             piece: ShownBatch | None = None
             if not is_crc_valid(buffer, header):
-                error = UnreadableBatch(f"the batch at {header.base_offset} has another CRC")
-                return Slice(shown, position, last, error=error)
+                return Slice(shown, position, last, error=DamagedBatch(header.base_offset))
             if header.next_offset > position and (has_shown or not header.is_control):
                 try:
                     piece = shown_part(projection, batch, position)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from data_plane.broker.fetch.projected_reads import UnreadableBatch
+from data_plane.broker.fetch.projected_reads import DamagedBatch, UnreadableBatch
 from data_plane.broker.fetch.projection import Projection, SourceBatch, find_candidates
 from data_plane.log.errors import LogError
 from data_plane.log.indexes import AbortedTransaction
@@ -79,7 +79,8 @@ class _Reading:
         for buffer in cold.buffers:
             for header in iter_batch_headers(buffer, 0, len(buffer)):
                 if not is_crc_valid(buffer, header):
-                    raise UnreadableBatch(f"the batch at {header.base_offset} has another CRC")
+                    self._log.find_damage(header.base_offset)
+                    raise DamagedBatch(header.base_offset)
                 if header.next_offset > start and self._is_seen(header):
                     yield SourceBatch(buffer, header)
 
