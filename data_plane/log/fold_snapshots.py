@@ -9,6 +9,10 @@ it: recovery walks from the recovery point, and no segment goes or is rewritten 
 states (`LogDirectory.entries_written_at_once_max`) are written at the roll, since that costs less
 than a job; so are those beyond PENDING_MAX, when segments fill faster than flushes come.
 
+A fold that is new to a log, or has lost its snapshots, reads all of the log when that is loaded. It
+leaves a snapshot where the active segment begins, so that this happens once; a large log is left to
+a thread (`lacks_snapshots`).
+
 Invariants
 - A file with a snapshot's name is whole, or power was lost: it is written under another name.
 - What was cancelled never appears, not even when a thread is writing it at that moment: the same
@@ -25,6 +29,7 @@ from data_plane.log.checkpoints import write_file
 from data_plane.log.file_system import Buffer, FileSystem, SyncSite
 from data_plane.log.fold import Fold
 from data_plane.log.log_state import LogState
+from data_plane.log.log_summary import LogSummary
 from data_plane.log.pending_snapshot import PendingSnapshot
 from data_plane.log.unflushed import Dirty
 
@@ -108,6 +113,41 @@ def hold_snapshots(log: LogState, offset: int) -> None:
         log.pending_snapshots = (*log.pending_snapshots, pending)
         log.sync_later(pending.path, SyncSite.SNAPSHOT)
         log.dirty |= Dirty.FOLDER
+
+
+def lacks_snapshots(log: LogState, summary: LogSummary) -> bool:
+    """Whether the load of a log that the checkpoint speaks of reads more than is quickly done, as
+    a fold has no snapshot where the active segment begins, or where tail files end. Touches no
+    file, and lists the folder only of a large log with folds of features. Raises OSError."""
+    bytes_max = log.log_directory.bytes_loaded_at_once_max
+    if summary.size_bytes <= bytes_max:
+        return False
+    folds = log.new_folds()
+    if len(folds) == 1:
+        # The producer state's are as old as the log.
+        return False
+    names = frozenset(log.log_directory.fs.list_directory(log.folder))
+
+    def are_there(offset: int) -> bool:
+        return all(f"{offset:020d}{fold.extension}" in names for fold in folds)
+
+    if summary.size_bytes - summary.active_size > bytes_max:
+        return not are_there(summary.active_base_offset)
+    return summary.active_size > bytes_max and not are_there(summary.log_end_offset)
+
+
+def write_missing(log: LogState, folds: list[Fold], starts: list[int], offset: int) -> None:
+    """Store the state before `offset` of those folds that were restored from below. It lies below
+    the recovery point, so each is durable before it has its name. In any thread; raises OSError."""
+    for fold, start in zip(folds, starts, strict=True):
+        if start < offset:
+            path = snapshot_path(log, fold, offset)
+            pending = PendingSnapshot(log.log_directory.fs, path, fold, offset, is_durable=True)
+            try:
+                pending.write()
+            finally:
+                pending.close()
+            log.dirty |= Dirty.FOLDER
 
 
 def write_pending(log: LogState, up_to: int) -> None:

@@ -26,6 +26,7 @@ from data_plane.log.fold import Fold, StoredBatch, sees
 from data_plane.log.fold_snapshots import (
     hold_snapshots,
     snapshot_pieces,
+    write_missing,
     write_pending,
     write_snapshots,
 )
@@ -33,11 +34,7 @@ from data_plane.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, encode_
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_state import LogState
 from data_plane.log.log_summary import LogSummary
-from data_plane.log.partition_files import (
-    LEADER_EPOCHS_FILE,
-    read_gaps,
-    read_starts,
-)
+from data_plane.log.partition_files import read_gaps, read_starts
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import (
     APPEND_TIME_SUFFIX,
@@ -48,6 +45,7 @@ from data_plane.log.segment import (
     Segment,
 )
 from data_plane.log.segment_age import encode_append_ms
+from data_plane.log.stored_epochs import load_epochs
 from data_plane.log.unflushed import Dirty
 from data_plane.wire.records import BatchHeader
 
@@ -175,7 +173,7 @@ def _load_active(
     assert file is not None
     if not load_tail_files(log, names, active, folds, summary):
         starts = restore_folds(fs, log.folder, names, folds, active.base_offset)
-        replay(segments[:-1], folds, starts, active.base_offset)
+        bring_on(log, segments[:-1], folds, starts, active.base_offset)
         end_offset = summary.log_end_offset if summary is not None else 0
         walk_active(log, active, file, folds, starts, end_offset)
     if summary is not None:
@@ -306,14 +304,26 @@ def restore_folds(
     return starts
 
 
-def replay(segments: Sequence[Segment], folds: list[Fold], starts: list[int], end: int) -> None:
-    """Apply the batches of sealed segments that the snapshots lack, up to offset `end`."""
+def bring_on(
+    log: LogState, before: Sequence[Segment], folds: list[Fold], starts: list[int], offset: int
+) -> None:
+    """Apply what the snapshots lack of the segments `before` the one that begins at `offset`, and
+    leave snapshots there, so that the next load need not read it again."""
+    if before and min(starts) < offset and replay(before, folds, starts, offset):
+        write_missing(log, folds, starts, offset)
+
+
+def replay(segments: Sequence[Segment], folds: list[Fold], starts: list[int], end: int) -> bool:
+    """Apply the batches of sealed segments that the snapshots lack, up to offset `end`. Whether all
+    of them could be read."""
     first = min(starts)
+    is_whole = True
     for segment in segments:
         if segment.next_offset <= first or segment.base_offset >= end:
             continue
         file = segment.directory.fs.open(segment.path(), write=False)
         try:
+            is_whole &= not segment.bad_ranges
             for start, stop in pieces_around(segment.bad_ranges, 0, segment.size):
                 walk = BatchWalk(file, start, stop, check_crc=False)
                 for chunk in walk:
@@ -321,6 +331,7 @@ def replay(segments: Sequence[Segment], folds: list[Fold], starts: list[int], en
                         if header.base_offset < end:
                             apply_to_folds(folds, starts, header, chunk.data)
                 if walk.problem:
+                    is_whole = False
                     break
         finally:
             file.close()
@@ -328,6 +339,7 @@ def replay(segments: Sequence[Segment], folds: list[Fold], starts: list[int], en
         assert isinstance(producers, ProducerStates)
         # The segment's own transaction index has these already.
         producers.take_aborted()
+    return is_whole
 
 
 def folds_of(log: LogState) -> list[Fold]:
@@ -460,30 +472,3 @@ def walk_tail(
             active.add_batch(header, chunk.position + header.position, interval_bytes)
     active.bytes_since_index = log.config.index_interval_bytes + 1
     return not walk.problem and active.next_offset == end
-
-
-# Small files
-
-
-def load_epochs(fs: FileSystem, folder: str, segments: Sequence[Segment]) -> LeaderEpochs:
-    """The leader epochs from their file, or from the batches when it is lost."""
-    epochs = LeaderEpochs()
-    try:
-        epochs.restore(fs.read_file(f"{folder}/{LEADER_EPOCHS_FILE}"))
-    except (FileNotFoundError, ValueError):
-        add_epochs(epochs, segments)
-    else:
-        add_epochs(epochs, segments[-1:])
-    return epochs
-
-
-def add_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
-    """Note the epochs of all batches of `segments`."""
-    for segment in segments:
-        file = segment.directory.fs.open(segment.path(), write=False)
-        try:
-            for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
-                for header in chunk.headers:
-                    epochs.assign(header.partition_leader_epoch, header.base_offset)
-        finally:
-            file.close()

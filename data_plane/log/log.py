@@ -34,6 +34,7 @@ from uuid import UUID
 from data_plane.log import (
     directory_checkpoint,
     disk_start,
+    fold_snapshots,
     loading,
     log_appends,
     log_reads,
@@ -118,6 +119,24 @@ class Log(LogState):
             with self.log_directory.guarding():
                 loaded = loading.load(self, self.opened_from)
         self.take_loaded(loaded)
+
+    @property
+    def needs_long_load(self) -> bool:
+        """Whether loading takes long enough to be left to a thread (load_job.py); touches no
+        file."""
+        summary = self.opened_from
+        if self.segments_if_loaded is not None or summary is None or self.is_closed:
+            return False
+        if summary.fold_entries_count > self.log_directory.entries_loaded_at_once_max:
+            return True
+        walked_bytes = 0 if summary.has_tail_files else summary.active_size
+        if walked_bytes > self.log_directory.bytes_loaded_at_once_max:
+            return True
+        try:
+            return fold_snapshots.lacks_snapshots(self, summary)
+        except OSError:
+            # The thread meets it again, and says what it means.
+            return True
 
     def load_job(self) -> LoadJob:
         """The job that loads this log, the same one until that is done or has failed."""

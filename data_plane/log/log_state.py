@@ -370,18 +370,6 @@ class LogState(ABC):
     def load(self) -> None:
         """Bring segments and folds into memory. Raises LogDirFailure, CorruptSegment."""
 
-    @property
-    def needs_long_load(self) -> bool:
-        """Whether loading takes long enough to be left to a thread (load_job.py); touches no
-        file."""
-        summary = self.opened_from
-        if self.segments_if_loaded is not None or summary is None or self.is_closed:
-            return False
-        if summary.fold_entries_count > self.log_directory.entries_loaded_at_once_max:
-            return True
-        walked_bytes = 0 if summary.has_tail_files else summary.active_size
-        return walked_bytes > self.log_directory.bytes_loaded_at_once_max
-
     def is_deleted_meanwhile(self, error: OSError) -> bool:
         """Whether `error` only says that a deletion took the folder away from a running job."""
         # A log is closed before its folder gets another name, so no job sees it the other way.

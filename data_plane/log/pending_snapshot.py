@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue import SimpleQueue
 
 from data_plane.log.checkpoints import TEMPORARY_SUFFIX
-from data_plane.log.file_system import FileSystem
+from data_plane.log.file_system import FileSystem, SyncSite
 from data_plane.log.fold import Fold
 
 
@@ -15,6 +15,7 @@ class PendingSnapshot:
     __slots__ = (
         "_frozen",
         "_fs",
+        "_is_durable",
         "_naming",
         "_writing",
         "is_cancelled",
@@ -23,7 +24,11 @@ class PendingSnapshot:
         "path",
     )
 
-    def __init__(self, fs: FileSystem, path: str, fold: Fold, offset: int) -> None:
+    def __init__(
+        self, fs: FileSystem, path: str, fold: Fold, offset: int, *, is_durable: bool = False
+    ) -> None:
+        """`is_durable`: its bytes are synced before it gets its name; else a flush does that."""
+        self._is_durable = is_durable
         self.offset = offset
         self.path = path
         self.is_written = False
@@ -52,6 +57,8 @@ class PendingSnapshot:
             if file.size() > 0:
                 file.truncate(0)
             self._frozen.write(file)
+            if self._is_durable:
+                self._fs.sync_data(file, SyncSite.SNAPSHOT)
         finally:
             file.close()
         self._naming.get()

@@ -38,6 +38,7 @@ from data_plane.log.partition_files import read_starts
 from data_plane.log.retention import files_to_delete
 from data_plane.log.segment import SIDE_SUFFIX, Segment
 from data_plane.log.segment_age import append_ms
+from data_plane.log.stored_epochs import add_epochs
 from data_plane.log.unflushed import Dirty
 from data_plane.wire.kernel_types import (
     BATCH_HEADER,
@@ -113,7 +114,7 @@ def recover(
         _drop_side_files(log, names, segments[first].base_offset)
     walk = _RecoveryWalk(log, recovery_point, may_lose, folds, names, vouched)
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
-    loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
+    loading.bring_on(log, segments[:first], folds, walk.starts, segments[first].base_offset)
     epochs = walk.epochs = _epochs_before(log, names, segments[:first], log_start, recovery_point)
     _add_epochs_of_dropped(log, epochs, checkpointed_point)
     kept = segments[:first]
@@ -239,7 +240,7 @@ def _epochs_before(
             raise FileNotFoundError(name)
         epochs.restore(log.log_directory.fs.read_file(f"{log.folder}/{name}"))
     except (FileNotFoundError, ValueError):
-        loading.add_epochs(epochs, before)
+        add_epochs(epochs, before)
     epochs.truncate_from_end(max(recovery_point, log_start + 1))
     return epochs
 
@@ -259,7 +260,7 @@ def _add_epochs_of_dropped(log: LogState, epochs: LeaderEpochs, checkpointed_poi
     left would otherwise speak of an older epoch than that of its end, and be cut, as a follower, to
     where that one ended."""
     dropped = (segment for segment, _ in log.pending_deletion or ())
-    loading.add_epochs(epochs, [one for one in dropped if one.next_offset > checkpointed_point])
+    add_epochs(epochs, [one for one in dropped if one.next_offset > checkpointed_point])
 
 
 def _delete_segments(log: LogState, segments: list[Segment]) -> None:
