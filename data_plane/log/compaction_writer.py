@@ -1,16 +1,18 @@
 """The second half of a rewrite's thread work: the writer of a new segment (SegmentWriter), of what
-compaction leaves (GroupWriter), or of what folds need and nothing else (HeldWriter, thinning.py).
+compaction leaves (GroupWriter), or of what folds need, and facts (HeldWriter, thinning.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import or_
 from typing import NamedTuple
 
 from data_plane.log.batch_walk import Chunk
 from data_plane.log.file_system import Buffer, SyncSite
+from data_plane.log.fold import HoldingFold, StoredBatch, sees
 from data_plane.log.held_records import HeldRecords
 from data_plane.log.indexes import AbortedTransaction, encode_aborted
 from data_plane.log.key_map import AbortedRanges, KeyMap
@@ -233,22 +235,36 @@ class GroupWriter(SegmentWriter):
 
 
 class HeldWriter(SegmentWriter):
-    """Keeps what folds need. Markers of transactions stay: whoever replays the rest has to
-    hear of the end of each."""
+    """Keeps what `folds` need, and facts. Markers of transactions stay: whoever replays the rest
+    has to hear of the end of each."""
 
-    def __init__(self, log: LogState, group: list[Segment], held: HeldRecords) -> None:
+    def __init__(
+        self,
+        log: LogState,
+        group: list[Segment],
+        held: HeldRecords,
+        folds: Sequence[HoldingFold],
+    ) -> None:
         super().__init__(log, group, may_forget=False)
         self._held = held
+        self._folds = folds
         # Whether all of it is written as it was.
         self.is_unchanged = True
 
     def _kept(self, data: Buffer, header: BatchHeader) -> Buffer | None:
         if header.is_control:
             return memoryview(data)[header.position : header.end_position]
+        batch = StoredBatch(header, data)
+        facts = [fold.facts_in(batch) for fold in self._folds if sees(fold, header)]
+        if True in facts:
+            return memoryview(data)[header.position : header.end_position]
         records, start, end = unpacked_records(data, header)
         keep = bytearray(header.record_count)
         for index, (delta, _, _) in enumerate(list_keys(records, start, end, header.record_count)):
             keep[index] = self._held.needs(header.base_offset + delta)
+        for found in facts:
+            if not isinstance(found, bool):
+                keep = bytearray(map(or_, keep, found))
         if all(keep):
             return memoryview(data)[header.position : header.end_position]
         self.is_unchanged = False

@@ -22,7 +22,10 @@ Invariants
   start. Readers do not see it: their log start moves on at once (retention.py).
 - A replica that is made, or begins anew, gets what its leader has from there on, before it is in
   sync (disk_start.py). Thinning leaves of what readers do not see the records that folds hold, and
-  nothing else (thinning.py): so from these alone a fold has to come to the same state as from all.
+  facts, which say what became of others (thinning.py). So a fold has to come to the same state from
+  these as from all, and also where it has had all of the log up to some offset, and goes on from
+  there with these: as a replica does that was away, or a log that is cut back to a snapshot. It is
+  told facts whose record it has never had.
 - Compaction leaves the records that a fold holds, and what shadows them from readers
   (held_records.py). What a fold begins to hold later than the record itself may be gone.
 
@@ -190,6 +193,11 @@ class HoldingFold(Fold, Protocol):
         `start_offset` there: what lies below it has gone. Of what readers do not see that only
         stays in the end which `freeze_held` needs; a fold that has none (`held_from`) needs all of
         it."""
+
+    def facts_in(self, batch: StoredBatch) -> bytes | bool:
+        """Which records of a batch are facts, that is, let go of others: a byte for each, True for
+        all, False for none. By the batch alone; in a worker thread. Nobody may go on without them
+        who has the others, so they stay until retention takes them."""
 
 
 @runtime_checkable

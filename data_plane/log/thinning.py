@@ -1,15 +1,18 @@
-"""Thinning: of what lies below the log start on the disk only that stays which folds hold on to.
+"""Thinning: of what lies below the log start on the disk only that stays which folds hold on to,
+and what tells them to let go.
 
-    segments   0 1 2 3   4 5 6 7   8 9 …      log start 8; folds hold 1, 2, 6
-    thinned    . 1 2 .   . . 6 .   8 9 …      offsets stay, readers see none of it
+    segments   0 1 2 3   4 5 6 7   8 9 …      log start 8; folds hold 1, 2, 6; 5 has let go of 3
+    thinned    . 1 2 .   . 5 6 .   8 9 …      offsets stay, readers see none of it
 
 So a record that is held for a month does not keep all that was produced meanwhile. The files are
 written and swapped as those of a compaction are (segment_rewrite.py), whatever the topic's
 cleanup.policy is; the log remembers up to where folds were asked as cleaned (cleaned_end.py): cut
 below, it begins anew.
 
-A fact may let go of a record, and the fold that reads the log again needs both or neither. So
-front to back: a fact goes with a pass that has dropped what it speaks of, or that was gone.
+A fact lets go of a record. It stays, also when that one is gone here: another replica, or an older
+snapshot, may have the record from before, and goes on with what is here (`HoldingFold.facts_in`).
+Retention takes facts with their segments, from the front: who ends below begins anew then, and has
+neither. Passes go front to back, and end at what is damaged until that is mended.
 
 - Nothing is thinned at or behind a damaged segment, nor behind one that could not be swapped in.
 - Nor while power loss could bring back what retention has dropped, nor where no fold needs anything
@@ -129,6 +132,8 @@ class ThinningJob(SegmentRewrite):
         holds = held_records.take_settled(log)
         assert holds is not None, "a log without folds that hold anything has nothing to thin"
         self._holds = holds
+        # Asked for nothing but facts.
+        self._folds = log.needs.folds
         # Up to where what was thinned may be looked at as done.
         self._end_offset = segments[-1].next_offset
         # Those that lose nothing stay as they are.
@@ -154,7 +159,7 @@ class ThinningJob(SegmentRewrite):
         return group
 
     def _thin(self, group: list[Segment], held: HeldRecords) -> None:
-        writer = HeldWriter(self.log, group, held)
+        writer = HeldWriter(self.log, group, held, self._folds)
         result = self._rewrite(group, writer)
         if writer.is_unchanged and len(group) == 1:
             discard(self.log, result)

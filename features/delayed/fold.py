@@ -89,6 +89,9 @@ class DelayedMessages:
     def freeze_held(self) -> RecordHold:
         return HoldsAll()
 
+    def facts_in(self, batch: StoredBatch) -> bytes | bool:
+        return bool(batch.header.attributes & FACTS_FLAG)
+
     # Snapshots
 
     def snapshot(self) -> bytes:

@@ -85,6 +85,9 @@ class Pins:
     def needed_from(self, start_offset: int) -> int | None:
         return min((one for one in self.offsets if one >= start_offset), default=None)
 
+    def facts_in(self, batch: StoredBatch) -> bytes:
+        return bytes((record.value or b"").startswith(FREE) for record in batch.records)
+
     def held_from(self, start_offset: int) -> int | None:
         return self.needed_from(start_offset)
 

@@ -89,11 +89,21 @@ class ThinnedLog(OneLog):
                 found[record.offset] = bytes(record.value or b"")
         return found
 
-    def read_again(self) -> list[int]:
-        """What a fold holds that has seen nothing but what is on the disk."""
+    def snapshot_offsets(self) -> list[int]:
+        """Of those that are whole."""
+        names = [name for name in self.names(Holder.extension) if self.content(name)]
+        return sorted(int(name.removesuffix(Holder.extension)) for name in names)
+
+    def read_again(self, snapshot_offset: int = 0) -> list[int]:
+        """What a fold holds that has seen nothing but what is on the disk; behind a snapshot, if
+        not from the start on."""
         fold = Holder(None)
+        if snapshot_offset:
+            fold.restore([self.content(f"{snapshot_offset:020d}{Holder.extension}")])
         for data in read_all(self.log, of_disk=True):
-            fold.apply(StoredBatch(read_batch_header(data, 0), data))
+            header = read_batch_header(data, 0)
+            if header.base_offset >= snapshot_offset:
+                fold.apply(StoredBatch(header, data))
         return fold.offsets
 
 
@@ -238,8 +248,28 @@ def test_what_an_uncommitted_record_lets_go_stays() -> None:
     assert {1, 9} <= one.on_disk().keys()
 
 
-def test_a_log_that_is_cut_below_what_was_asked_for_begins_anew() -> None:
-    """What lets go of a record that is gone would go, and who leads then has both."""
+def test_what_lets_go_of_a_record_stays_when_that_one_is_gone() -> None:
+    """An older snapshot still has the record, and so may a replica that is away."""
+    one = ThinnedLog()
+    one.put(HOLD + b"v" * 800, HOLD + b"v" * 800)
+    one.settle()
+    one.free(1)
+    one.put(b"x" * 1500)
+    one.settle()
+    one.put(b"y")
+    one.settle()
+    one.delete(4)
+    assert one.thin()
+    assert sorted(one.on_disk()) == [0, 2, 4]
+    assert one.snapshot_offsets() == [2, 4, 5]
+    one.unlink(f"{4:020d}{Holder.extension}")
+    one.unlink(f"{5:020d}{Holder.extension}")
+    one.restart()
+    assert one.log.fold(NeedsHeld).offsets == one.read_again() == [0]
+
+
+def test_what_has_gone_may_have_gone_for_what_a_cut_takes() -> None:
+    """So a log that is cut below what was asked for has to begin anew."""
     one = deleted_log()
     assert one.thin()
     assert one.log.cleaned_end > 12
@@ -391,15 +421,22 @@ class ThinnedWorld:
         seen = set(range(log.log_start_offset, log.log_end_offset))
         assert stored.keys() >= seen, "what readers see"
         assert stored.keys() >= set(held), "what the fold holds"
+        start = log.segments[0].base_offset
+        assert stored.keys() >= {fact for fact in self.facts() if fact >= start}
         assert one.read_again() == held, "a fold that reads only what is left"
+        for offset in [offset for offset in one.snapshot_offsets() if offset >= start][:1]:
+            assert one.read_again(offset) == held, f"from the oldest snapshot, at {offset}"
         expected = Holder(None)
         for offset, value in enumerate(self.appended):
             expected.take(offset, value)
         assert held == expected.offsets
         self.held_below_count += any(offset < log.log_start_offset for offset in held)
 
+    def facts(self) -> set[int]:
+        return {offset for offset, value in enumerate(self.appended) if value.startswith(FREE)}
+
     def finish(self) -> None:
-        """Everything settled: what is left below the log start is what is held."""
+        """Everything settled: what is left below the log start is what is held, and facts."""
         one = self.one
         one.settle()
         one.put(b"last")
@@ -410,8 +447,10 @@ class ThinnedWorld:
         assert one.log.segments
         one.thin()
         self.check()
-        start = one.log.log_start_offset
-        assert [one for one in self.one.on_disk() if one < start] == one.log.fold(NeedsHeld).offsets
+        start, disk_start = one.log.log_start_offset, one.log.segments[0].base_offset
+        facts = {fact for fact in self.facts() if disk_start <= fact < start}
+        held = {offset for offset in one.log.fold(NeedsHeld).offsets if offset < start}
+        assert {offset for offset in one.on_disk() if offset < start} == held | facts
 
 
 @pytest.mark.parametrize("group", range(8))

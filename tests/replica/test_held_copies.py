@@ -7,6 +7,7 @@ import random
 import pytest
 
 from data_plane.log.config import LogConfig
+from data_plane.log.fold import StoredBatch
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord, build_batch, decode_batch
 from tests.log.test_folds import FREE, PIN, Pins
@@ -17,10 +18,26 @@ CONFIG = LogConfig(segment_bytes=400, retention_ms=-1, file_delete_delay_ms=0)
 
 
 class ThinPins(Pins):
-    """Holds just what is pinned."""
+    """Holds just what is pinned. "free" with an offset frees that one."""
+
+    def apply(self, batch: StoredBatch) -> None:
+        for record in batch.records:
+            value = bytes(record.value or b"")
+            if value.startswith(PIN):
+                self.offsets.append(record.offset)
+            else:
+                self.offsets = left_of(self.offsets, value)
 
     def freeze_held(self) -> HeldOffsets:  # type: ignore[override]
         return HeldOffsets(frozenset(self.offsets))
+
+
+def left_of(pinned: list[int], value: bytes) -> list[int]:
+    """What of these a record with `value` leaves pinned."""
+    if not value.startswith(FREE):
+        return pinned
+    named = value.removeprefix(FREE)
+    return [offset for offset in pinned if offset != int(named)] if named else []
 
 
 def put(node: Node, *values: bytes) -> None:
@@ -157,6 +174,46 @@ def test_a_replica_that_was_away_goes_on_below_the_log_start() -> None:
     assert values(two).items() >= values(one).items()
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+def test_who_has_a_record_hears_what_let_go_of_it(is_new: bool) -> None:
+    """While 2 is away, or 3 amid its copy, a pin they have is freed and thinned away."""
+    cell = held_cell()
+    one = cell.nodes[1]
+    put(one, PIN, b"v")
+    cell.catch_up(2)
+    roll(one)
+    put(one, b"v")
+    cell.catch_up(2)
+    delete(one, 8)
+    behind = cell.nodes[3 if is_new else 2]
+    if is_new:
+        while 6 not in pins(behind):
+            cell.fetch(3)
+    else:
+        cell.commit(isr=(1,))
+        cell.deliver()
+    assert pins(behind) == [1, 6]
+    put(one, FREE + b"6", b"v")
+    if is_new:
+        cell.catch_up(2)
+    else:
+        cell.now_ms += LAG_MS + 1
+        one.partition.review(cell.now_ms)
+    roll(one)
+    put(one, b"v")
+    if is_new:
+        cell.catch_up(2)
+    roll(one)
+    end = one.partition.log.log_end_offset
+    delete(one, end - 1)
+    assert thin(one)
+    assert 6 not in values(one)
+    before = behind.partition.log.begun_anew_count
+    cell.catch_up(behind.node_id)
+    assert behind.partition.log.begun_anew_count == before
+    assert pins(behind) == pins(one) == [1]
+
+
 def test_gaps_of_offsets_are_copied() -> None:
     cell = held_cell()
     one, three = cell.nodes[1], cell.nodes[3]
@@ -261,7 +318,8 @@ class HeldCopies:
         if act < 0.3:
             for _ in range(rng.randrange(1, 5)):
                 some, pin = b"v" * rng.randrange(1, 150), PIN + b"%d" % rng.randrange(99)
-                put(cell.leader, rng.choice((*[some, pin] * 5, FREE)))
+                free = FREE + b"%d" % rng.choice(pins(cell.leader) or [0])
+                put(cell.leader, rng.choice((*[some, pin] * 10, *[free] * 5, FREE)))
         elif act < 0.6:
             self.fetch(node)
         elif act < 0.66:
@@ -330,13 +388,16 @@ class HeldCopies:
             self.committed.append(stored[offset])
         held: list[int] = []
         for offset, value in enumerate(self.committed):
-            held = [] if value == FREE else held
+            held = left_of(held, value)
             if value.startswith(PIN):
                 held.append(offset)
         for node_id in self.cell.state.isr:
-            found = values(self.cell.nodes[node_id])
+            node = self.cell.nodes[node_id]
+            found = values(node)
             for offset in held:
                 assert found.get(offset) == self.committed[offset], f"{node_id} lacks {offset}"
+            if node.end == len(self.committed):
+                assert pins(node) == held, f"{node_id} holds more"
 
 
 @pytest.mark.parametrize("group", range(8))

@@ -33,6 +33,18 @@ FAR_EVERY = 16
 FAR_SLOTS = 4
 
 
+def numbered(value: bytes | None) -> tuple[bytes, int]:
+    """Producer and number of a record; -1 where it has none."""
+    parts = (value or b"").split(b"/", 2)
+    number = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else -1
+    return parts[0], number
+
+
+def is_pinned(number: int) -> bool:
+    """Whether it is of the kind that is pinned; any other one frees its key."""
+    return number >= 0 and number // CLASSES % PINNED_EVERY == 0
+
+
 class Pins:
     """Key → the offset of its newest record, if that is pinned."""
 
@@ -40,14 +52,13 @@ class Pins:
         self.offsets: dict[bytes, int] = {}
 
     def add(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        parts = (value or b"").split(b"/", 2)
-        number = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else -1
+        producer, number = numbered(value)
         if key is None:
             if number >= 0 and number % FAR_EVERY == 0:
                 slot = number // FAR_EVERY % FAR_SLOTS
-                self.offsets[b"%s/far/%d" % (parts[0], slot)] = offset
-            key = b"%s/%d" % (parts[0], number % CLASSES)
-        if number >= 0 and number // CLASSES % PINNED_EVERY == 0:
+                self.offsets[b"%s/far/%d" % (producer, slot)] = offset
+            key = b"%s/%d" % (producer, number % CLASSES)
+        if is_pinned(number):
             self.offsets[key] = offset
         else:
             self.offsets.pop(key, None)
@@ -86,6 +97,12 @@ class PinFold(Pins):
 
     def held_from(self, start_offset: int) -> int | None:
         return None if self.context.config.compact else self.needed_from(start_offset)
+
+    def facts_in(self, batch: StoredBatch) -> bytes:
+        """Those that free their keys. One that is pinned in the place of another one is held
+        itself, or freed later."""
+        values = [None if one.value is None else bytes(one.value) for one in batch.records]
+        return bytes(not is_pinned(numbered(value)[1]) for value in values)
 
     def freeze_held(self) -> HeldPins:
         return HeldPins(self.offsets.values())
