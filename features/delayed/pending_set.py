@@ -3,7 +3,8 @@
     near     (due, offset) below the horizon: in the timing wheel, at most NEAR_MAX
     recent   at or above it, as they came, at most RUN_ENTRIES; then they become a run
     runs     at or above it, sorted and immutable; each is read from a position on
-    done     offsets that are pending no more, while their entry is still in a run
+    done     offsets that are pending no more, while their entry is still in a run, or might be:
+             a fact may speak of what this replica never had
 
     add      ─► below the horizon? near ──(too many)──► its later half is a run, the horizon falls
              └► else recent ──(too many)──► a run in memory
@@ -139,8 +140,9 @@ class PendingSet:
         self._is_job_running = False
 
     def __len__(self) -> int:
-        in_runs = sum(one.size for one in self.runs)
-        return len(self._near) + len(self._recent) + in_runs - len(self._done)
+        # Fewer than there are while it has been told of offsets that no run has.
+        in_runs = max(0, sum(one.size for one in self.runs) - len(self._done))
+        return len(self._near) + len(self._recent) + in_runs
 
     def add(self, due_ms: int, offset: int) -> None:
         """The record at `offset`, which is not in the set, is due at `due_ms`."""
@@ -283,7 +285,8 @@ class PendingSet:
         if job.result is not None:
             left.append(OpenRun(job.result, 0))
         self.runs = tuple(left)
-        self._done -= job.dropped
+        # What was not in one of all runs is in none.
+        self._done -= job.done if len(job.merged) == len(job.runs) else job.dropped
 
     def _take_loaded(self, job: UpkeepJob) -> None:
         self._done -= job.dropped
@@ -338,7 +341,7 @@ class UpkeepJob:
         self._folder = folder
         self.runs = runs
         self.merged = merged
-        self._done = done
+        self.done = done
         self._load_count = load_count
         self._kept_names = kept_names
         self._named_in_snapshots = named_in_snapshots
@@ -371,7 +374,7 @@ class UpkeepJob:
 
     def _pending(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         for due_ms, offset in entries:
-            if offset in self._done:
+            if offset in self.done:
                 self.dropped.add(offset)
             else:
                 yield due_ms, offset
@@ -387,7 +390,7 @@ class UpkeepJob:
         try:
             merged = heapq.merge(*sources)
             for entry, number in merged:
-                is_done = entry[1] in self._done
+                is_done = entry[1] in self.done
                 if not is_done and len(self.loaded) >= self._load_count:
                     self.horizon = entry
                     break

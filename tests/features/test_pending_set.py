@@ -218,6 +218,27 @@ def test_after_a_power_loss_at_any_operation_each_snapshot_is_whole(seed: int) -
     world.check_entries()
 
 
+def test_what_it_never_had_is_not_looked_for_for_ever() -> None:
+    """A replica is told facts whose records were thinned away before it got there."""
+    world = World(1)
+    pending = world.pending
+    offsets = range(0, 100, 2)
+    for offset in offsets:
+        pending.add(1 << 40, offset)
+    for offset in range(41, 41 + 2 * DONE_MAX + 4, 2):
+        pending.remove(offset)
+    jobs_count = 0
+    while (job := pending.upkeep_job(runs_named_in)) is not None:
+        job.run()
+        pending.finish(job)
+        jobs_count += 1
+        assert jobs_count < 10
+    assert len(pending) == len(offsets)
+    frozen = pending.freeze()
+    assert [offset for _, offset in entries_in(world.fs, FOLDER, frozen)] == list(offsets)
+    pending.thaw(frozen)
+
+
 def test_files_of_runs_that_nobody_needs_go() -> None:
     world = World(7)
     for _ in range(2_000):
