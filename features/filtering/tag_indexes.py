@@ -20,6 +20,7 @@ Deliberately absent: what an index says (tag_index.py); projections (indexed_rec
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from data_plane.log.batch_walk import BatchWalk
@@ -57,7 +58,7 @@ class TagIndexes:
         self._executor = executor
         self._log = log
         self._by_segment: dict[Segment, SegmentTags] = {}
-        self._wanted: dict[Segment, Log] = {}
+        self._wanted: OrderedDict[Segment, Log] = OrderedDict()
         self._uses = 0
         self._is_running = False
         # More are in memory than there were.
@@ -115,8 +116,8 @@ class TagIndexes:
             self._drop_unused()
         if self._is_running or not self._wanted:
             return
-        segment, log = next(iter(self._wanted.items()))
-        del self._wanted[segment]
+        # In one step: threads may add some meanwhile.
+        segment, log = self._wanted.popitem(last=False)
         if log.is_closed or segment.retired:
             return
         self._is_running = True
@@ -137,7 +138,7 @@ class TagIndexes:
         return 0 if is_due else None
 
     def stop(self, now_ms: int) -> None:
-        self._wanted = {}
+        self._wanted.clear()
 
     def _drop_unused(self) -> None:
         """Keep those that were used last, as many as fit."""
