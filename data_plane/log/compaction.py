@@ -122,7 +122,7 @@ def measure_dirt(log: LogState, wall_ms: int) -> Dirt:
 def compaction_priority(log: LogState, wall_ms: int) -> float:
     """0 when nothing is due, otherwise more for dirtier logs; over 1 when a record has waited
     max.compaction.lag.ms."""
-    if log.compacting or not log.is_compactable or may_grow_back(log):
+    if log.compacting or log.wants_folds or not log.is_compactable or may_grow_back(log):
         return 0.0
     dirt = measure_dirt(log, wall_ms)
     if not dirt.dirty_bytes:

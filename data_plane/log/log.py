@@ -2,7 +2,7 @@
 
     Log                 what others use: one name for each act, and what an error of the disk means
       └ acts            log_appends, log_reads, timestamps, retention, truncation, loading, recovery
-      └ jobs            FlushJob, CompactionJob, CutJob, LoadJob, SegmentDeletionJob
+      └ jobs            FlushJob, CompactionJob, CutJob, LoadJob, FoldsJob, SegmentDeletionJob
           └ LogState    what all of these work on (log_state.py)
 
     log_start_offset ≤ high_watermark ≤ log_end_offset      recovery_point ≤ log_end_offset
@@ -164,8 +164,17 @@ class Log(LogState):
 
     def _follow_factories(self) -> None:
         """Have the folds that the topic's configuration calls for; it may not have been known when
-        they were made."""
-        if list(map(type, self.new_folds())) != list(map(type, self.folds)):
+        they were made. What takes long to make is left to a thread (folds_job.py)."""
+        wanted = list(map(type, self.new_folds()))
+        known = {type(fold): fold for fold in self.folds}
+        self.wants_folds = False
+        if wanted == list(known):
+            return
+        if known.keys() >= set(wanted):
+            self.set_folds([known[kind] for kind in wanted])
+        elif self.size_bytes > self.log_directory.bytes_loaded_at_once_max:
+            self.wants_folds = True
+        else:
             with self.log_directory.guarding():
                 self.set_folds(loading.folds_of(self))
 

@@ -114,6 +114,7 @@ class LogState(ABC):
         "unflushed_since_ms",
         "unsynced",
         "wants_ages",
+        "wants_folds",
     )
 
     def __init__(
@@ -181,8 +182,9 @@ class LogState(ABC):
         # The log end for which `write_tail` has left files, -1 for none.
         self.tail_files_offset = -1
         self._begin_uncleaned()
-        # Whether somebody has asked for what only an AgeJob can tell. See segment_age.py.
-        self.wants_ages = False
+        # Whether a thread is to tell ages, or to make folds that the log has not got yet. See
+        # segment_age.py and folds_job.py.
+        self.wants_ages = self.wants_folds = False
         # The first damaged batch that is on record, -1 for none. See damage.py.
         self.damaged_from = -1
         self.update_config(config)
@@ -308,6 +310,9 @@ class LogState(ABC):
         None where no fold ever does."""
         if self.segments_if_loaded is None:
             self.load()
+        if self.wants_folds:
+            # What those that are being made need nobody knows yet.
+            return self.disk_start_offset
         if not self.needs.folds:
             return None
         start_offset = self.disk_start_offset
@@ -434,6 +439,7 @@ class LogState(ABC):
         """Replace the folds' state after a truncation. `fold_flags` are those of the batches that
         others than the producer state see, -1 for all batches."""
         self.drop_frozen_holds()
+        self.wants_folds = False
         producers = folds[0]
         assert isinstance(producers, ProducerStates)
         self.folds_if_loaded = folds

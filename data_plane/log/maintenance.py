@@ -28,6 +28,7 @@ from data_plane.log.compaction import awaits_checkpoint, compaction_priority
 from data_plane.log.directory_checkpoint import CheckpointJob
 from data_plane.log.errors import LogError
 from data_plane.log.flush import FlushJob
+from data_plane.log.folds_job import FoldsJob
 from data_plane.log.held_records import awaits_flush
 from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.lanes import Job, Lane
@@ -286,13 +287,15 @@ class Maintenance:
     def _look_at(
         self, log: Log, now_ms: int, wall_ms: int, flushes: dict[LogDirectory, list[FlushJob]]
     ) -> None:
-        """Roll one log, and collect what it has to remove and to flush."""
+        """Roll one log, and collect what it has to make, to remove and to flush."""
         directory = log.log_directory
         log.maybe_roll(wall_ms)
         if log.pending_deletion and ("segment deletion", log) not in self._in_flight:
             deletion = segment_deletion_job(log, now_ms)
             if deletion is not None:
                 self._launch("segment deletion", log, directory, deletion)
+        if log.wants_folds and not log.compacting:
+            self._launch("folds", log, directory, FoldsJob(log))
         if not self._is_flush_due(log, now_ms) or ("flush", directory) in self._in_flight:
             return
         if len(flushes.get(directory, ())) < FLUSHES_PER_JOB_MAX:

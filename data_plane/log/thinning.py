@@ -50,7 +50,7 @@ def thinning_priority(log: LogState) -> float:
         return 0.0
     if log.log_directory.failure is not None or log.is_closed or log.is_uncleanable:
         return 0.0
-    if log.compacting or may_grow_back(log):
+    if log.compacting or log.wants_folds or may_grow_back(log):
         return 0.0
     if not _new_share(log, _below_log_start(log, log.log_start_offset)):
         # Before anybody is asked what is held.
