@@ -16,14 +16,14 @@ Deliberately absent: firing (firing.py), upkeep of what is on the disk (upkeep.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, HoldsAll, RecordHold, SnapshotFile, StoredBatch
-from data_plane.wire.kernel import scan_headers
+from data_plane.wire.kernel import list_keys, scan_headers
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
-from data_plane.wire.records import unpacked_records
+from data_plane.wire.records import BatchHeader, unpacked_records
 from features.delayed import snapshot
 from features.delayed.hidden import due_times
 from features.delayed.pending_set import FrozenPending, PendingSet
@@ -60,13 +60,22 @@ class DelayedMessages:
             if self.hidden_from == NOTHING:
                 self.hidden_from = header.base_offset
             self.hidden_end = header.next_offset
+            deltas = self._deltas(header, records, start, end)
             for index, due_ms in due_times(records, start, end, header.record_count):
-                self.pending.add(min(due_ms, DUE_END_MS - 1), header.base_offset + index)
+                self.pending.add(min(due_ms, DUE_END_MS - 1), header.base_offset + deltas[index])
         if header.attributes & FACTS_FLAG:
             for _, _, value in scan_headers(
                 records, start, end, header.record_count, SOURCE_HEADER
             ):
                 self.pending.remove(source_offset(value))
+
+    @staticmethod
+    def _deltas(header: BatchHeader, buf: Buffer, start: int, end: int) -> Sequence[int]:
+        """Of each record; thinning and compaction leave gaps in a batch."""
+        count = header.record_count
+        if count == header.next_offset - header.base_offset:
+            return range(count)
+        return [delta for delta, _, _ in list_keys(buf, start, end, count)]
 
     def shown_whole_until(self, offset: int, end: int) -> int:
         """Up to where, in [offset, end], no record is hidden from `offset` on."""

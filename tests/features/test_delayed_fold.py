@@ -7,19 +7,27 @@ from dataclasses import replace
 
 import pytest
 
+from data_plane.log.fold import FoldContext, StoredBatch
 from data_plane.log.log import FEATURE
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.record_rules import HidingTerms
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
-from data_plane.wire.records import NewRecord, build_batch, decode_batch, iter_batch_headers
+from data_plane.wire.records import (
+    NewRecord,
+    build_batch,
+    decode_batch,
+    filter_batch,
+    iter_batch_headers,
+    read_batch_header,
+)
 from features.delayed import fold as fold_module
 from features.delayed.fold import DelayedMessages, make_fold, source_of, source_offset
 from features.delayed.pending_set import PendingSet, entries_in
 from features.delayed.snapshot import runs_named_in
 from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 from features.headers import HEADER_RULES
-from tests.log.one_log import DATA, START_MS, OneLog
+from tests.log.one_log import DATA, START_MS, TOPIC_ID, OneLog
 from tests.log.world import read_all
 
 
@@ -156,6 +164,25 @@ def test_it_is_what_the_log_says_whatever_happens(seed: int) -> None:
     for _ in range(150):
         step(one, rng)
         one.check()
+
+
+def test_of_a_batch_with_gaps_it_takes_what_is_left() -> None:
+    """As thinning leaves it, and a new replica gets it."""
+    one = DelayedLog(record_rules=HEADER_RULES)
+    hidden = [
+        NewRecord(START_MS, None, b"v", ((DELIVER_AT_HEADER, b"%d" % (START_MS + number)),))
+        for number in range(4)
+    ]
+    batch = build_batch(hidden, base_offset=100, attributes=HIDDEN_FLAG, compression=3)
+    part = filter_batch(batch, 0, b"\0\1\0\1")
+    assert part is not None
+    fold = make_fold(FoldContext(TOPIC_ID, "flights", 0, one.log.folder, one.config, one.fs))
+    assert fold is not None
+    fold.apply(StoredBatch(read_batch_header(part, 0), part))
+    frozen = fold.pending.freeze()
+    found = list(entries_in(one.fs, one.log.folder, frozen))
+    fold.pending.thaw(frozen)
+    assert found == [(START_MS + 1, 101), (START_MS + 3, 103)]
 
 
 def test_a_log_without_record_rules_has_none() -> None:
