@@ -236,7 +236,8 @@ class GroupWriter(SegmentWriter):
 
 class HeldWriter(SegmentWriter):
     """Keeps what `folds` need, and facts. Markers of transactions stay: whoever replays the rest
-    has to hear of the end of each."""
+    has to hear of the end of each. So does the last record of a producer's last batch: who gets an
+    earlier one and not that would take what comes next for out of sequence."""
 
     def __init__(
         self,
@@ -244,8 +245,11 @@ class HeldWriter(SegmentWriter):
         group: list[Segment],
         held: HeldRecords,
         folds: Sequence[HoldingFold],
+        last_offsets: frozenset[int],
     ) -> None:
+        """`last_offsets` are those of producers' last batches."""
         super().__init__(log, group, may_forget=False)
+        self._last_offsets = last_offsets
         self._held = held
         self._folds = folds
         # Whether all of it is written as it was.
@@ -265,6 +269,8 @@ class HeldWriter(SegmentWriter):
         for found in facts:
             if not isinstance(found, bool):
                 keep = bytearray(map(or_, keep, found))
+        if keep and header.last_offset in self._last_offsets:
+            keep[-1] = 1
         if all(keep):
             return memoryview(data)[header.position : header.end_position]
         self.is_unchanged = False

@@ -17,6 +17,7 @@ neither. Passes go front to back, and end at what is damaged until that is mende
 - Nothing is thinned at or behind a damaged segment, nor behind one that could not be swapped in.
 - Nor while power loss could bring back what retention has dropped, nor where no fold needs anything
   below the log start: retention drops that for nothing.
+- The end of each producer's sequence stays, as in a compaction.
 - The log's last batch stays: a follower that has all before it would wait for it in vain.
 - What a fold holds is asked as of a log end that is settled (held_records.py), and dropped only
   below that, the high watermark, the recovery point on disk, and the durable log start.
@@ -134,6 +135,9 @@ class ThinningJob(SegmentRewrite):
         self._holds = holds
         # Asked for nothing but facts.
         self._folds = log.needs.folds
+        # What they have written last stays; looked through by the thread.
+        self._producers = log.producers.freeze()
+        self._last_offsets: frozenset[int] = frozenset()
         # Up to where what was thinned may be looked at as done.
         self._end_offset = segments[-1].next_offset
         # Those that lose nothing stay as they are.
@@ -141,6 +145,7 @@ class ThinningJob(SegmentRewrite):
         log.compacting = True
 
     def _rewrite_all(self) -> None:
+        self._last_offsets = self._producers.last_offsets()
         held = HeldRecords(self._holds, NO_OFFSET, 0)
         for group in neighbours(self.log, self._segments, self._end_offset):
             sound = self._sound_front(group)
@@ -159,7 +164,7 @@ class ThinningJob(SegmentRewrite):
         return group
 
     def _thin(self, group: list[Segment], held: HeldRecords) -> None:
-        writer = HeldWriter(self.log, group, held, self._folds)
+        writer = HeldWriter(self.log, group, held, self._folds, self._last_offsets)
         result = self._rewrite(group, writer)
         if writer.is_unchanged and len(group) == 1:
             discard(self.log, result)
@@ -168,6 +173,7 @@ class ThinningJob(SegmentRewrite):
             self._results.append(result)
 
     def _close(self) -> None:
+        self._producers.close()
         self._holds.close()
         if not self.log.config.compact:
             # The next pass, which is not soon, asks anew.

@@ -10,6 +10,7 @@ import pytest
 from data_plane.log.directory_checkpoint import summary_of
 from data_plane.log.fold import StoredBatch
 from data_plane.log.manager import LogManager
+from data_plane.log.producer_state import ProducerStates
 from data_plane.log.sim_file_system import PowerLoss
 from data_plane.log.thinning import thinning_priority
 from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
@@ -205,6 +206,25 @@ def test_what_no_fold_needs_is_left_to_retention() -> None:
     assert one.log.cleaned_end == 0
     one.log.apply_retention(one.now_ms)
     assert one.log.segments[0].base_offset == 4
+
+
+def test_the_end_of_a_producers_sequence_stays() -> None:
+    """A replica that gets its held record alone would take what comes next for out of sequence."""
+    one = ThinnedLog()
+    for sequence, values in ((0, (HOLD, b"a")), (2, (b"b", b"c")), (4, (b"d", b"e"))):
+        one.append(batch_of(*values, producer=(5, 0, sequence)))
+    one.settle()
+    one.put(b"z")
+    one.settle()
+    one.delete(6)
+    assert one.thin()
+    assert sorted(one.on_disk()) == [0, 5, 6]
+    producers = ProducerStates()
+    for data in read_all(one.log, of_disk=True):
+        producers.apply(StoredBatch(read_batch_header(data, 0), data))
+    entry = producers.producers.get(5)
+    assert entry is not None
+    assert entry.last_sequence == 5
 
 
 def test_the_last_batch_stays_whoever_does_not_see_it() -> None:
