@@ -15,7 +15,8 @@ transactions, likewise, and never records of aborted transactions; the last reco
 last batch, so that its sequence goes on (Kafka keeps an empty batch there; batches without records
 harm too many clients). Superseded, that one loses its value: a tombstone that supersedes it goes in
 time, and the value must not come back. For the same reason no tombstone goes behind a segment that
-is damaged and stays as it is. A record without a key is dropped. What folds hold on to stays, and
+is damaged and stays as it is. A record without a key is dropped, but never the log's last batch: a
+follower that has all before it would wait for it in vain. What folds hold on to stays, and
 what shadows it from readers (held_records.py).
 
 Retention may drop segments while a job runs, and power loss may bring them back until the log start
@@ -179,6 +180,8 @@ class CompactionJob(SegmentRewrite):
         # What they have written last stays; looked through by the thread.
         self._producers = log.producers.freeze()
         self._last_offsets: frozenset[int] = frozenset()
+        # Where the active segment has nothing this is the log's last record.
+        self._log_last_offset = log.log_end_offset - 1
         # Whether tombstones may go: all that lies before them was looked through.
         self._forgets = kept_from < 0 or self._first_dirty_offset <= max(
             kept_from, segments[0].base_offset
@@ -187,7 +190,7 @@ class CompactionJob(SegmentRewrite):
         log.compacting = True
 
     def _rewrite_all(self) -> None:
-        self._last_offsets = self._producers.last_offsets()
+        self._last_offsets = self._producers.last_offsets() | {self._log_last_offset}
         dirty = self._end_offset - self._first_dirty_offset
         keys = KeyMap(self._buffer_bytes, self._aborted, dirty)
         for segment in self._segments:

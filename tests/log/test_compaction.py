@@ -117,6 +117,27 @@ def test_a_tombstone_stays_for_its_time_after_the_pass_that_saw_it() -> None:
     assert [key for _, key, _ in pairs(one)] == [b"b", b"c"]
 
 
+def test_the_last_batch_stays_until_another_one_comes() -> None:
+    """A follower asks for what comes next until it has that, and is not in sync before."""
+    one = OneLog()
+    for value in (b"0", b"1", b"2"):
+        one.append(batch_of(value, value, timestamps=[one.now_ms] * 2))
+    # Only now: a compacted topic takes none without a key.
+    one.set_config(cleanup_policy=COMPACT, min_cleanable_dirty_ratio=0.01, delete_retention_ms=1000)
+    settle(one)
+    assert compact(one)
+    assert one.offsets() == [5]
+    put(one, (b"a", None))
+    settle(one)
+    assert compact(one)
+    assert one.offsets() == [6]
+    one.now_ms += 100_000
+    put(one, (b"b", b"1"))
+    settle(one)
+    assert compact(one)
+    assert one.offsets() == [7]
+
+
 def test_a_value_after_a_tombstone_stays() -> None:
     one = compacted_log(delete_retention_ms=0)
     put(one, (b"a", None))
