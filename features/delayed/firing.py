@@ -5,7 +5,8 @@
 
 Each partition with something pending has a timer for the next of it, and at most one batch in the
 making. Partitions come to it when hidden records are appended, when roles change, and once a second
-all that are open are looked at, followers' for their upkeep.
+all that are open are looked at, followers' for their upkeep; none before the feature is finalized,
+which it stays.
 
 Invariants
 - Nothing is appended that was not due by the date when its batch was made, and none while the
@@ -25,6 +26,7 @@ from uuid import UUID
 from data_plane.broker.produce.hiding import trusted_wall_ms
 from data_plane.broker.request.timers import Timer
 from data_plane.broker.services import Services
+from data_plane.cell.features import DELAYED_MESSAGES, level_of
 from data_plane.log.errors import LogError
 from data_plane.log.log import FEATURE, Log
 from data_plane.replica.partition import Partition
@@ -90,7 +92,8 @@ class Firing:
     def tick(self, now_ms: int) -> None:
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + SWEEP_INTERVAL_MS
-            self._to_sweep = list(self.services.partitions.opened())
+            if level_of(self.services.image.features, DELAYED_MESSAGES) >= 1:
+                self._to_sweep = list(self.services.partitions.opened())
         swept = self._to_sweep[-SWEPT_PER_TICK_MAX:]
         del self._to_sweep[-SWEPT_PER_TICK_MAX:]
         for partition in swept:

@@ -11,6 +11,7 @@ from data_plane.wire.compression import Compression
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import NewRecord, build_batch, decode_batch
+from features.delayed import firing
 from features.delayed.fold import DelayedMessages
 from tests.broker.admin_player import new_topic
 from tests.broker.broker_player import NOW_MS
@@ -142,6 +143,21 @@ def test_they_need_the_feature() -> None:
     player.delayed(b"later", b"1s")
     with pytest.raises(InvalidChange, match="never lowered"):
         player.commit(UpdateFeature(DELAYED_MESSAGES, 0))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_without_the_feature_partitions_are_not_looked_through(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firing, "SWEPT_PER_TICK_MAX", 1)
+    player = DelayedPlayer(level=level)
+    player.create_topic("others", 2)
+    partitions = player.services.partitions
+    for index in range(2):
+        assert partitions.get_by_name("default", "others", index) is not None
+    player.firing.tick(player.now_ms + 10 * firing.SWEEP_INTERVAL_MS)
+    # One that is at it wants the next tick at once.
+    assert (player.firing.next_deadline_ms() == 0) is (level == 1)
 
 
 def test_a_compacted_topic_takes_none() -> None:
