@@ -10,6 +10,7 @@
              └► else recent ──(too many)──► a run in memory
     upkeep   few are near: the next entries of all runs become near, the horizon rises
              eight runs of a size: they are merged into one, on the disk
+             half of one is read, and it had the lowest offset: the rest is written anew
 
 Upkeep reads and writes files, so it is a job for a thread (`UpkeepJob`). What is added and removed
 while it runs is there when it ends.
@@ -248,6 +249,15 @@ class PendingSet:
         for size in sorted(by_size):
             if len(by_size[size]) >= self._runs_merged:
                 return tuple(by_size[size])
+        return self._worn()
+
+    def _worn(self) -> tuple[OpenRun, ...]:
+        """A run of which half is read and which, by an offset that it may have had once, holds on
+        to more of the log than all others. Each time it is written it is half as long."""
+        lowest = min((one.run.offset_min for one in self.runs), default=0)
+        for one in self.runs:
+            if one.run.offset_min == lowest and 2 * one.start >= one.run.size:
+                return (one,)
         return ()
 
     def upkeep_job(self, named_in_snapshots: NamedInSnapshots) -> UpkeepJob | None:

@@ -239,6 +239,39 @@ def test_what_it_never_had_is_not_looked_for_for_ever() -> None:
     pending.thaw(frozen)
 
 
+def test_what_a_run_has_had_once_does_not_hold_the_log() -> None:
+    """Or one message that is due in ten years would keep all since one that was due tomorrow."""
+    world = World(1)
+    pending = world.pending
+
+    def work() -> None:
+        job = pending.upkeep_job(runs_named_in)
+        assert job is not None
+        job.run()
+        pending.finish(job)
+
+    for offset in range(20, 37):
+        pending.add(10 + offset, offset)
+    for offset in range(1, 9):
+        pending.add(100 if offset == 1 else (1 << 30) + offset, offset)
+    pending.remove(36)
+    for gone in (range(20, 28), range(28, 32), range(32, 36)):
+        for offset in gone:
+            pending.remove(offset)
+        work()
+    for offset in range(50, 56):
+        pending.add(200, offset)
+    pending.remove(1)
+    assert pending.lowest_offset == 1
+    work()
+    assert not pending.wants_upkeep
+    assert pending.lowest_offset == 2
+    frozen = pending.freeze()
+    found = [offset for _, offset in entries_in(world.fs, FOLDER, frozen)]
+    pending.thaw(frozen)
+    assert sorted(found) == [*range(2, 9), *range(50, 56)]
+
+
 def test_files_of_runs_that_nobody_needs_go() -> None:
     world = World(7)
     for _ in range(2_000):
