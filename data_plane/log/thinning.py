@@ -38,6 +38,7 @@ from data_plane.log.committed_needs import Thinned
 from data_plane.log.compaction import may_grow_back
 from data_plane.log.compaction_swap import discard, swap_in
 from data_plane.log.compaction_writer import HeldWriter
+from data_plane.log.fold import HoldsAll
 from data_plane.log.held_records import NO_OFFSET, HeldRecords
 from data_plane.log.log_state import LogState
 from data_plane.log.segment import Segment
@@ -58,7 +59,8 @@ def thinning_priority(log: LogState) -> float:
         return 0.0
     if _is_left_to_retention(log) or not _say_what_they_hold(log):
         return 0.0
-    return _new_share(log, _thinnable_segments(log))
+    segments = _thinnable_segments(log)
+    return 0.0 if _is_all_held(log) else _new_share(log, segments)
 
 
 def _thinnable_segments(log: LogState) -> list[Segment]:
@@ -120,6 +122,15 @@ def _say_what_they_hold(log: LogState) -> bool:
     return all(
         fold.needed_from(start_offset) is None or fold.held_from(start_offset) is not None
         for fold in log.needs.folds
+    )
+
+
+def _is_all_held(log: LogState) -> bool:
+    """Whether a fold needs all that is on the disk, as the next pass would find after it has read
+    it. Asked once that is settled."""
+    frozen, start_offset = log.frozen_holds, log.disk_start_offset
+    return bool(frozen) and any(
+        start <= start_offset and isinstance(hold, HoldsAll) for start, hold in frozen[0].holds
     )
 
 

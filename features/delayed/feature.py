@@ -1,8 +1,8 @@
 """What delayed messages plug into a broker: a fold, what readers see, and firing.
 
 They are not switched on yet: no broker supports a level of theirs (DELAYED_LEVELS), so that none
-can be finalized, and Produce refuses them. First a replica that begins at its leader's log start
-has to get what the leader holds below that.
+can be finalized, and Produce refuses them. First the fold has to say which records it holds
+(DelayedMessages.freeze_held): now it holds all of a log with hidden ones, so thinning leaves all.
 """
 
 from __future__ import annotations

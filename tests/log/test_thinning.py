@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_plane.log.directory_checkpoint import summary_of
-from data_plane.log.fold import StoredBatch
+from data_plane.log.fold import HoldsAll, StoredBatch
 from data_plane.log.manager import LogManager
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.sim_file_system import PowerLoss
@@ -254,6 +254,30 @@ def test_a_fold_that_needs_the_log_and_holds_no_records_keeps_all_of_it() -> Non
     one.settle()
     one.delete(3)
     assert not one.thin()
+    assert sorted(one.on_disk()) == [0, 1, 2, 3]
+
+
+def test_what_is_all_held_is_not_read_to_find_that_out() -> None:
+    class HoldsAllFromHere(NeedsHeld):
+        def held_from(self, start_offset: int) -> int | None:
+            return start_offset if self.offsets else None
+
+        def freeze_held(self) -> HoldsAll:  # type: ignore[override]
+            return HoldsAll()
+
+    class AllHeldLog(ThinnedLog):
+        fold_factory = HoldsAllFromHere
+
+    one = AllHeldLog()
+    one.put(HOLD, b"a")
+    one.settle()
+    one.put(b"b")
+    one.settle()
+    one.put(b"c")
+    one.settle()
+    one.delete(3)
+    assert not one.thin()
+    assert one.log.cleaned_end == 0
     assert sorted(one.on_disk()) == [0, 1, 2, 3]
 
 
