@@ -21,11 +21,12 @@ from data_plane.log.fold import HoldingFold
 
 class Thinned(NamedTuple):
     """What the last pass of thinning has left: bytes of segments below `end_offset`, for folds with
-    so many entries."""
+    so many entries. `goes_on`: it has ended before all that there was."""
 
     end_offset: int
     size_bytes: int
     entries_count: int
+    goes_on: bool = False
 
 
 class CommittedNeeds:

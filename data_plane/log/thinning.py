@@ -24,7 +24,8 @@ neither. Passes go front to back, and end at what is damaged until that is mende
 
 Due is it when more has come below the log start than was left there by the last pass, or when the
 folds have half as many entries as then. So a byte is rewritten a few times, however long it stays.
-After a start all of it counts as new.
+After a start all of it counts as new. A job takes GROUPS_MAX new segments at most, which the loop
+swaps in one after the other, and the next one goes on behind them.
 
 Deliberately absent: the schedule (maintenance.py).
 """
@@ -43,6 +44,9 @@ from data_plane.log.held_records import NO_OFFSET, HeldRecords
 from data_plane.log.log_state import LogState
 from data_plane.log.segment import Segment
 from data_plane.log.segment_rewrite import SegmentRewrite, neighbours
+
+# Each is some syncs of a folder, on the loop.
+GROUPS_MAX = 8
 
 
 def thinning_priority(log: LogState) -> float:
@@ -89,7 +93,7 @@ def _new_share(log: LogState, segments: list[Segment]) -> float:
     last = log.needs.thinned or Thinned(0, 0, 0)
     size_bytes = sum(one.size for one in segments)
     new_bytes = sum(one.size for one in segments if one.next_offset > last.end_offset)
-    if new_bytes > last.size_bytes:
+    if new_bytes > last.size_bytes or (last.goes_on and new_bytes):
         return new_bytes / size_bytes
     is_half_gone = 2 * _entries_count(log) <= last.entries_count
     return 0.5 if size_bytes and is_half_gone and last.entries_count else 0.0
@@ -103,7 +107,12 @@ def plan_thinning(log: LogState) -> ThinningJob | None:
     """A job when a pass is due."""
     if thinning_priority(log) <= 0.0:
         return None
-    return ThinningJob(log, _thinnable_segments(log))
+    segments = _thinnable_segments(log)
+    last = log.needs.thinned
+    if last is not None and last.goes_on:
+        rest = [one for one in segments if one.base_offset >= last.end_offset]
+        segments = rest if any(one.size for one in rest) else segments
+    return ThinningJob(log, segments)
 
 
 def _is_left_to_retention(log: LogState) -> bool:
@@ -135,7 +144,8 @@ def _is_all_held(log: LogState) -> bool:
 
 
 class ThinningJob(SegmentRewrite):
-    """Rewrites `segments`, the front of the log. `run` in a worker thread, then `finish`."""
+    """Rewrites `segments`, the front of the log or what is behind the last pass. `run` in a worker
+    thread, then `finish`."""
 
     def __init__(self, log: LogState, segments: list[Segment]) -> None:
         super().__init__(log)
@@ -151,6 +161,7 @@ class ThinningJob(SegmentRewrite):
         self._last_offsets: frozenset[int] = frozenset()
         # Up to where what was thinned may be looked at as done.
         self._end_offset = segments[-1].next_offset
+        self._goes_on = False
         # Those that lose nothing stay as they are.
         self._whole: set[Segment] = set()
         log.compacting = True
@@ -158,12 +169,17 @@ class ThinningJob(SegmentRewrite):
     def _rewrite_all(self) -> None:
         self._last_offsets = self._producers.last_offsets()
         held = HeldRecords(self._holds, NO_OFFSET, 0)
-        for group in neighbours(self.log, self._segments, self._end_offset):
+        groups = neighbours(self.log, self._segments, self._end_offset)
+        if len(groups) > GROUPS_MAX:
+            self._end_offset = groups[GROUPS_MAX][0].base_offset
+            self._goes_on = True
+        for group in groups[:GROUPS_MAX]:
             sound = self._sound_front(group)
             if sound:
                 self._thin(sound, held)
             if len(sound) < len(group):
                 self._end_offset = group[len(sound)].base_offset
+                self._goes_on = False
                 break
 
     def _sound_front(self, group: list[Segment]) -> list[Segment]:
@@ -200,10 +216,13 @@ class ThinningJob(SegmentRewrite):
                 return
         left = _below_log_start(log, self._end_offset)
         size_bytes = sum(segment.size for segment in left)
-        log.needs.thinned = Thinned(self._end_offset, size_bytes, self._entries_count)
+        log.needs.thinned = Thinned(
+            self._end_offset, size_bytes, self._entries_count, self._goes_on
+        )
 
     def _follows_on(self, segment: Segment) -> bool:
         """Whether all that lies before `segment` was thinned, or left the log durably."""
         done = {one.segment for one in self._results} | self._whole
-        before = [one for one in self.log.segments if one.base_offset < segment.base_offset]
+        offsets = range(self._segments[0].base_offset, segment.base_offset)
+        before = [one for one in self.log.segments if one.base_offset in offsets]
         return done.issuperset(before) and not may_grow_back(self.log)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.log import thinning
 from data_plane.log.directory_checkpoint import summary_of
 from data_plane.log.fold import HoldsAll, StoredBatch
 from data_plane.log.manager import LogManager
@@ -257,6 +258,23 @@ def test_a_fold_that_needs_the_log_and_holds_no_records_keeps_all_of_it() -> Non
     assert sorted(one.on_disk()) == [0, 1, 2, 3]
 
 
+def test_a_job_takes_so_many_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop swaps in what a job has made without a pause."""
+    monkeypatch.setattr(thinning, "GROUPS_MAX", 2)
+    one = ThinnedLog()
+    for _ in range(5):
+        one.put(HOLD, b"v" * 1500)
+        one.settle()
+    one.put(b"y")
+    one.settle()
+    one.delete(10)
+    left = [[0, 2, 4, 5, 6, 7, 8, 9, 10], [0, 2, 4, 6, 8, 9, 10], [0, 2, 4, 6, 8, 10]]
+    for expected in left:
+        assert one.thin()
+        assert sorted(one.on_disk()) == expected
+    assert not one.thin()
+
+
 def test_what_is_all_held_is_not_read_to_find_that_out() -> None:
     class HoldsAllFromHere(NeedsHeld):
         def held_from(self, start_offset: int) -> int | None:
@@ -489,8 +507,8 @@ class ThinnedWorld:
         one.delete(one.log.log_end_offset - 1)
         one.restart()
         assert one.log.segments
-        one.thin()
-        self.check()
+        while one.thin():
+            self.check()
         start, disk_start = one.log.log_start_offset, one.log.segments[0].base_offset
         facts = {fact for fact in self.facts() if disk_start <= fact < start}
         held = {offset for offset in one.log.fold(NeedsHeld).offsets if offset < start}
