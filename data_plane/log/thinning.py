@@ -15,8 +15,9 @@ Retention takes facts with their segments, from the front: who ends below begins
 neither. Passes go front to back, and end at what is damaged until that is mended.
 
 - Nothing is thinned at or behind a damaged segment, nor behind one that could not be swapped in.
-- Nor while power loss could bring back what retention has dropped, nor where no fold needs anything
-  below the log start: retention drops that for nothing.
+- Nor while power loss could bring back what retention has dropped.
+- The front that no fold needs stays as it is, and with it all where none needs anything: retention
+  drops that for nothing.
 - The end of each producer's sequence stays, as in a compaction.
 - The log's last batch stays: a follower that has all before it would wait for it in vain.
 - What a fold holds is asked as of a log end that is settled (held_records.py), and dropped only
@@ -61,18 +62,22 @@ def thinning_priority(log: LogState) -> float:
     if not _new_share(log, _below_log_start(log, log.log_start_offset)):
         # Before anybody is asked what is held.
         return 0.0
-    if _is_left_to_retention(log) or not _say_what_they_hold(log):
+    if not _say_what_they_hold(log):
         return 0.0
     segments = _thinnable_segments(log)
     return 0.0 if _is_all_held(log) else _new_share(log, segments)
 
 
 def _thinnable_segments(log: LogState) -> list[Segment]:
+    needed_from = _needed_from(log)
+    if needed_from >= log.log_start_offset:
+        return []
     end_offset = min(
         held_records.settled_end(log), log.last_stable_offset, log.checkpointed_recovery_point
     )
     # With the power a log start that is not durable may be lost, and readers begin earlier.
-    return _below_log_start(log, min(end_offset, log.log_start_offset, log.durable_log_start))
+    end_offset = min(end_offset, log.log_start_offset, log.durable_log_start)
+    return [one for one in _below_log_start(log, end_offset) if one.next_offset > needed_from]
 
 
 def _below_log_start(log: LogState, end_offset: int) -> list[Segment]:
@@ -115,14 +120,11 @@ def plan_thinning(log: LogState) -> ThinningJob | None:
     return ThinningJob(log, segments)
 
 
-def _is_left_to_retention(log: LogState) -> bool:
-    """Whether no fold needs anything below the log start."""
-    start_offset = log.disk_start_offset
-    needed = [fold.needed_from(start_offset) for fold in log.needs.folds]
-    needed_from = min(
-        (offset for offset in needed if offset is not None), default=log.log_start_offset
-    )
-    return log.log_start_offset <= needed_from
+def _needed_from(log: LogState) -> int:
+    """From where on folds need the log; its start for readers, where none needs what is below."""
+    start_offset, log_start_offset = log.disk_start_offset, log.log_start_offset
+    needed = (fold.needed_from(start_offset) for fold in log.needs.folds)
+    return min((offset for offset in needed if offset is not None), default=log_start_offset)
 
 
 def _say_what_they_hold(log: LogState) -> bool:
@@ -144,8 +146,8 @@ def _is_all_held(log: LogState) -> bool:
 
 
 class ThinningJob(SegmentRewrite):
-    """Rewrites `segments`, the front of the log or what is behind the last pass. `run` in a worker
-    thread, then `finish`."""
+    """Rewrites `segments`, those from the first one on that a fold needs, or behind the last pass.
+    `run` in a worker thread, then `finish`."""
 
     def __init__(self, log: LogState, segments: list[Segment]) -> None:
         super().__init__(log)
@@ -214,8 +216,8 @@ class ThinningJob(SegmentRewrite):
             if not self._follows_on(result.originals[0]) or not swap_in(log, result):
                 self._discard_from(number)
                 return
-        left = _below_log_start(log, self._end_offset)
-        size_bytes = sum(segment.size for segment in left)
+        needed_from, left = _needed_from(log), _below_log_start(log, self._end_offset)
+        size_bytes = sum(segment.size for segment in left if segment.next_offset > needed_from)
         log.needs.thinned = Thinned(
             self._end_offset, size_bytes, self._entries_count, self._goes_on
         )

@@ -209,6 +209,21 @@ def test_what_no_fold_needs_is_left_to_retention() -> None:
     assert one.log.segments[0].base_offset == 4
 
 
+def test_a_front_that_no_fold_needs_is_left_to_retention() -> None:
+    """Whenever that looks; what is behind it does not wait."""
+    one = ThinnedLog()
+    for values in ((b"a" * 1500,), (HOLD, b"b"), (b"c",)):
+        one.put(*values)
+        one.settle()
+    one.log.delete_records(3)
+    one.log.flush()
+    assert one.thin()
+    assert sorted(one.on_disk()) == [0, 1, 3]
+    one.delete(3)
+    assert sorted(one.on_disk()) == [1, 3]
+    assert not one.thin()
+
+
 def test_the_end_of_a_producers_sequence_stays() -> None:
     """A replica that gets its held record alone would take what comes next for out of sequence."""
     one = ThinnedLog()
