@@ -350,6 +350,34 @@ def test_two_members_lose_and_double_nothing_whatever_the_store_does(data: st.Da
         assert member.partitions.versions == sorted(set(member.partitions.versions))
 
 
+def test_who_has_waited_too_long_was_decided_once_before_he_is_told(member: Member) -> None:
+    member.store.is_down = True
+    member.write(topic("a", 1))
+    noted: list[str] = []
+
+    def decide(image: MetadataImage) -> Sequence[Change]:
+        noted.append("decided")
+        return (topic("b", 2),)
+
+    def refuse(image: MetadataImage) -> Sequence[Change]:
+        noted.append("refused")
+        raise ValueError
+
+    def done(error: BaseException | None) -> None:
+        assert isinstance(error, StoreUnavailable)
+        noted.append("told")
+
+    for each in (decide, refuse):
+        member.services.metadata.write(each, done)
+    assert noted == [], "they wait for the first one"
+    member.pass_time(OUTCOME_TIMEOUT_MS + 2_000, 100)
+    assert noted == ["decided", "told", "refused", "told"]
+    member.store.is_down = False
+    member.pass_time(2_000, 100)
+    assert "b" not in member.image.topics_of("default")
+    assert noted == ["decided", "told", "refused", "told"]
+
+
 def test_a_writer_may_give_up_sooner(member: Member) -> None:
     member.store.is_down = True
     outcomes = []

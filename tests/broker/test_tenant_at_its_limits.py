@@ -17,13 +17,39 @@ from data_plane.cell.changes import AllocateProducerIds, Change
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenant_quotas import QUOTA_NAMES, PutTenantQuotas, TenantQuotas
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from data_plane.wire.messages.alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
 from data_plane.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
 )
 from data_plane.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
+from data_plane.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from data_plane.wire.messages.create_topics_request import CreateTopicsRequest
+from data_plane.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from data_plane.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig as Alteration,
+)
+from data_plane.wire.messages.incremental_alter_configs_request import (
+    AlterConfigsResource as AlteredResource,
+)
+from data_plane.wire.messages.incremental_alter_configs_request import (
+    IncrementalAlterConfigsRequest,
+)
 from data_plane.wire.registry import ApiKey
-from tests.broker.admin_player import new_topic
+from tests.broker.admin_player import SET, TOPIC, new_topic
 from tests.broker.namespace_player import SECOND, NamespacePlayer
 from tests.broker.test_produce import only
 from tests.broker.test_scram_credentials import put
@@ -98,16 +124,7 @@ class World(NamespacePlayer):
         return self.fetch({("orders", 0): 0}, connection=self.connections[tenant]).response
 
     def grant(self, tenant: str, name: str) -> int:
-        creation = AclCreation(
-            resource_type=2,
-            resource_name=name,
-            resource_pattern_type=3,
-            principal="User:bob",
-            host="*",
-            operation=3,
-            permission_type=3,
-        )
-        request = CreateAclsRequest(creations=[creation])
+        request = CreateAclsRequest(creations=[acl(name)])
         return int(self.call(tenant, ApiKey.CREATE_ACLS, 3, request).results[0].error_code)
 
     def add_user(self, tenant: str, name: str) -> int:
@@ -123,6 +140,18 @@ class World(NamespacePlayer):
         offsets: Any = {("orders", each): 1 for each in partitions}
         response = self.call(tenant, ApiKey.OFFSET_COMMIT, 9, commit(group_id, offsets))
         return int(response.topics[0].partitions[0].error_code)
+
+
+def acl(name: str) -> AclCreation:
+    return AclCreation(
+        resource_type=2,
+        resource_name=name,
+        resource_pattern_type=3,
+        principal="User:bob",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
 
 
 @pytest.fixture
@@ -202,16 +231,108 @@ def test_what_is_shared_has_something_left_for_others_when_one_has_taken_all(
     assert unsent.of("default").left() >= unsent.max // 4
     assert services.fetches.cold_reads.bytes_max(world.connections["default"]) > ANSWER_BYTES_MIN
     assert services.fetches.cold_reads.bytes_max(world.connections[SECOND]) == ANSWER_BYTES_MIN
+    outcomes = fill_the_queue(world, 9)
+    assert [type(outcome) for outcome in outcomes] == [TooManyWaiting] * 9
+    kept = services.fetches.kept.budget.of(SECOND)
+    kept.add(kept.left())
+    is_served(world, "default", "n1")
+
+
+def fill_the_queue(world: World, more: int = 0) -> list[BaseException | None]:
+    """Have a change of the tenant under way, as many wait as may, and some more come; returns what
+    becomes of them."""
     author = Author(KAFKA_SOURCE, SECOND, "User:alice")
     outcomes: list[BaseException | None] = []
 
     def decide(image: MetadataImage) -> list[Change]:
         return [AllocateProducerIds(image.next_producer_id, 1)]
 
-    # One is being committed, and so many wait.
-    for _ in range(1 + WAITING_MAX + 9):
-        services.metadata.write(decide, outcomes.append, author=author)
-    assert [type(outcome) for outcome in outcomes] == [TooManyWaiting] * 9
-    kept = services.fetches.kept.budget.of(SECOND)
-    kept.add(kept.left())
-    is_served(world, "default", "n1")
+    for _ in range(1 + WAITING_MAX + more):
+        world.services.metadata.write(decide, outcomes.append, author=author)
+    return outcomes
+
+
+def two_of_each() -> list[tuple[ApiKey, int, str, Any]]:
+    """Requests for two changes, with the name of the results in their answers."""
+    configs = [("retention.ms", "1000")]
+    quotas = [
+        EntryData(
+            entity=[EntityData(entity_type="user", entity_name=name)],
+            ops=[OpData(key="producer_byte_rate", value=1_000.0)],
+        )
+        for name in ("alice", "bob")
+    ]
+    altered = [
+        AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[AlterableConfig(name=key, value=value) for key, value in configs],
+        )
+        for name in ("orders", "bills")
+    ]
+    altered_in_part = [
+        AlteredResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[
+                Alteration(name=key, config_operation=SET, value=value) for key, value in configs
+            ],
+        )
+        for name in ("orders", "bills")
+    ]
+    every_acl = [
+        DeleteAclsFilter(
+            resource_type_filter=2,
+            resource_name_filter=name,
+            pattern_type_filter=3,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        for name in ("a", "b")
+    ]
+    more = [
+        CreatePartitionsTopic(name=name, count=9, assignments=None) for name in ("orders", "bills")
+    ]
+    gone = [DeleteTopicState(name=name) for name in ("orders", "bills")]
+    new = [new_topic("a", 1), new_topic("b", 1)]
+    return [
+        (ApiKey.ALTER_CLIENT_QUOTAS, 1, "entries", AlterClientQuotasRequest(entries=quotas)),
+        (ApiKey.CREATE_TOPICS, 7, "topics", CreateTopicsRequest(topics=new)),
+        (ApiKey.DELETE_TOPICS, 6, "responses", DeleteTopicsRequest(topics=gone)),
+        (ApiKey.CREATE_PARTITIONS, 3, "results", CreatePartitionsRequest(topics=more)),
+        (ApiKey.CREATE_ACLS, 3, "results", CreateAclsRequest(creations=[acl("a"), acl("b")])),
+        (ApiKey.DELETE_ACLS, 3, "filter_results", DeleteAclsRequest(filters=every_acl)),
+        (ApiKey.ALTER_CONFIGS, 2, "responses", AlterConfigsRequest(resources=altered)),
+        (
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            "responses",
+            IncrementalAlterConfigsRequest(resources=altered_in_part),
+        ),
+        (
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            0,
+            "results",
+            AlterUserScramCredentialsRequest(upsertions=[put("alice"), put("bob")]),
+        ),
+    ]
+
+
+@pytest.mark.parametrize("asked", two_of_each(), ids=lambda asked: asked[0].name)
+def test_a_change_too_many_is_answered_with_an_error_for_each_thing(
+    world: World, asked: tuple[ApiKey, int, str, Any]
+) -> None:
+    api_key, version, results, request = asked
+    assert world.make(SECOND, "bills") == 0
+    before = world.services.image
+    fill_the_queue(world)
+    pending = world.send(api_key, version, request, connection=world.connections[SECOND])
+    assert pending.is_answered, "it does not wait"
+    codes = [result.error_code for result in getattr(pending.response, results)]
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 2
+    world.run_jobs()
+    after = world.services.image
+    assert after.version > before.version
+    assert after.topics_of(SECOND) == before.topics_of(SECOND)

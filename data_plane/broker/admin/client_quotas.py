@@ -146,7 +146,8 @@ def handle_alter(
             entries=[_altered(entry, _denied()) for entry in request.entries]
         )
     deferred: Deferred[AlterClientQuotasResponse] = Deferred()
-    outcomes: list[Refusal | None] = []
+    # A decision that raises leaves them as they are, and is an answer, too.
+    outcomes: list[Refusal | None] = [None] * len(request.entries)
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         nonlocal outcomes

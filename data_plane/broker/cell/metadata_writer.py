@@ -16,6 +16,8 @@ Invariants
 - A commit whose answer was lost is asked for again with the same request id, until its outcome is
   known or its callers have been given StoreUnavailable: then, and only then, it is unknown.
 - `on_done` runs on the loop when the changes are in force (`services.image` has them).
+- Whoever is told an error has been decided once before, if only to throw the changes away: answers
+  are made of what decisions have noted, one result for each thing that was asked for.
 - Decisions of different controller epochs are never in one commit. The cell's own keep their order,
   and so do those of each tenant (waiting_writes.py).
 """
@@ -132,6 +134,7 @@ class MetadataWriter:
         request_id = uuid.UUID(int=services.random.getrandbits(128)).hex
         commit = _Commit(wanted, base, base, request_id)
         for item in wanted:
+            item.is_decided = True
             try:
                 changes = item.decide(commit.image)
                 if changes:
@@ -263,11 +266,21 @@ class MetadataWriter:
             if item.is_answered:
                 continue
             item.is_answered = True
+            if not item.is_decided:
+                self._decide_in_vain(item)
             try:
                 item.on_done(error or item.failure)
             except Exception as failure:
                 # The others have a right to their answers, and the queue to its next commit.
                 self._services.log.error("metadata_callback_failed", error=repr(failure))
+
+    def _decide_in_vain(self, item: Wanted) -> None:
+        """Have it note what it would have done, which nobody commits any more."""
+        item.is_decided = True
+        try:
+            item.decide(self._services.newest_image)
+        except Exception as error:
+            item.failure = error
 
     def _finish(self) -> None:
         self._is_busy = False

@@ -53,6 +53,8 @@ class Wanted:
     deadline_ms: int
     author: Author | None
     is_answered: bool = False
+    # Its decision has been called once at least: `on_done` may go by what that has noted.
+    is_decided: bool = False
     # Why it fails, if its decision raised.
     failure: Exception | None = None
 
