@@ -6,9 +6,11 @@ members; the first such commit creates a simple group.
 
 Invariants
 - Offsets change when their append settles (see `Shard.append_offsets`).
-- Commits do not enlarge what all offsets of the broker take beyond `offsets_max_bytes`, nor what
-  its tenant has beyond its limits; commits in flight count. What is there already can be committed
-  anew.
+- What is there already can be committed anew, whatever else is in the request: only the offsets
+  that there is no room for are refused, each for itself.
+- New offsets do not enlarge what all offsets of the broker take beyond `offsets_max_bytes`, nor what
+  its tenant has beyond its limits. Those in flight count, once: what is committed again before it
+  has settled adds nothing. An offset whose metadata grows is held against the broker's bound alone.
 
 Deliberately absent: what the broker deletes by itself (`offset_sweeps`, `offset_expiry`), and whole
 groups (`group_deletion`).
@@ -16,7 +18,7 @@ groups (`group_deletion`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import partial
 from typing import Final
 
@@ -24,6 +26,7 @@ from data_plane.groups.appends import Reply
 from data_plane.groups.effects import ReplyToken
 from data_plane.groups.group import ClassicGroup
 from data_plane.groups.group_state import GroupState
+from data_plane.groups.offsets import OffsetStore
 from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.record_formats import (
     CommittedOffset,
@@ -60,6 +63,35 @@ DEFAULT_RETENTION_TIME_MS: Final = -1
 INVALID_OFFSET: Final = -1
 # The latest time that a record can name.
 NEVER_MS: Final = 2**63 - 1
+# The longest value of an offset whose metadata is empty or as short as Kafka Streams' is, in
+# whichever version its record is written.
+PLAIN_VALUE_BYTES_MAX: Final = 64
+
+
+class _Growth:
+    """By how many bytes a commit enlarges what there is: by offsets that are not there yet, and by
+    those whose metadata grows."""
+
+    __slots__ = ("larger", "new")
+
+    def __init__(self) -> None:
+        self.new: dict[OffsetKey, int] = {}
+        self.larger: dict[OffsetKey, int] = {}
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.new.values()) + sum(self.larger.values())
+
+    def add(self, offsets: OffsetStore, key: OffsetKey, value: bytes) -> None:
+        there = offsets.value(key)
+        if there is not None:
+            more = len(value) - max(len(there), PLAIN_VALUE_BYTES_MAX)
+            if more > 0:
+                self.larger[key] = more
+        elif not offsets.is_pending(key):
+            # Else the first commit that is in flight counts for it. What it comes to is counted
+            # anew when that settles.
+            self.new[key] = offsets.growth_bytes(key, value)
 
 
 class OffsetCommits:
@@ -91,7 +123,7 @@ class OffsetCommits:
             expire_timestamp_ms = min(wall_ms + request.retention_time_ms, NEVER_MS)
         response = OffsetCommitResponse()
         commits: dict[OffsetKey, bytes | None] = {}
-        growth = growth_bytes = 0
+        growth = _Growth()
         for topic in request.topics:
             answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
@@ -115,14 +147,11 @@ class OffsetCommits:
                         )
                     )
                     commits[key] = value
-                    growth += self._shard.offsets.value(key) is None
-                    growth_bytes += max(0, self._shard.offsets.growth_bytes(key, value))
+                    growth.add(self._shard.offsets, key, value)
+        for key in self._take_refused(growth, request.group_id, response, now_ms):
+            del commits[key]
         if not commits:
             self._shard.respond(token, response)
-            return
-        if growth_bytes and not self._has_room(request.group_id, growth, growth_bytes, now_ms):
-            error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-            self._shard.respond(token, commit_error_response(request, error))
             return
         if group is None:
             self._shard.new_group(request.group_id, now_ms)
@@ -131,12 +160,34 @@ class OffsetCommits:
             commits,
             now_ms,
             reply=Reply(token, response, partial(commit_error_response, request)),
-            growth=growth,
-            growth_bytes=growth_bytes,
+            growth=len(growth.new),
+            growth_bytes=growth.bytes,
         )
 
-    def _has_room(self, group_id: str, growth: int, growth_bytes: int, now_ms: int) -> bool:
-        """Whether there may be so many offsets more, and so many bytes of them."""
+    def _take_refused(
+        self, growth: _Growth, group_id: str, response: OffsetCommitResponse, now_ms: int
+    ) -> list[OffsetKey]:
+        """Take out of `growth` the offsets that there is no room for, and answer so for them."""
+        shard = self._shard
+        refused: list[OffsetKey] = []
+        if growth.larger and not self._has_memory(sum(growth.larger.values())):
+            refused += growth.larger
+            growth.larger.clear()
+        if growth.new and not (
+            self._has_memory(growth.bytes)
+            and not shard.refuses(COMMITTED_OFFSETS, len(growth.new), group_id, now_ms)
+            and not shard.refuses(
+                GROUP_METADATA_BYTES, sum(growth.new.values()), group_id, now_ms
+            )
+        ):
+            refused += growth.new
+            growth.new.clear()
+        if refused:
+            _answer_refused(response, group_id, frozenset(refused))
+        return refused
+
+    def _has_memory(self, growth_bytes: int) -> bool:
+        """Whether the broker may keep so much more of the tenant's offsets."""
         shard = self._shard
         whole, own = shard.totals.whole, shard.totals.tenant
         return whole.has_room(
@@ -144,9 +195,6 @@ class OffsetCommits:
             whole.offset_bytes + whole.pending_offset_bytes,
             own.offset_bytes + own.pending_offset_bytes,
             growth_bytes,
-        ) and not (
-            shard.refuses(COMMITTED_OFFSETS, growth, group_id, now_ms)
-            or shard.refuses(GROUP_METADATA_BYTES, growth_bytes, group_id, now_ms)
         )
 
     def _commit_error(self, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
@@ -278,6 +326,17 @@ class OffsetCommits:
             now_ms,
             reply=Reply(token, response, lambda error: OffsetDeleteResponse(error_code=error)),
         )
+
+
+def _answer_refused(
+    response: OffsetCommitResponse, group_id: str, refused: Container[OffsetKey]
+) -> None:
+    """Say of these offsets that there is no room for them."""
+    for topic in response.topics:
+        for answer in topic.partitions:
+            key = OffsetKey(group_id, topic.name, answer.partition_index)
+            if key in refused and answer.error_code == ErrorCode.NONE:
+                answer.error_code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 def commit_error_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

@@ -72,10 +72,8 @@ class OffsetStore:
         return group_id in self._groups
 
     def growth_bytes(self, key: OffsetKey, value: bytes) -> int:
-        """By about how much `apply` would enlarge the store, were nothing applied before."""
-        old = self.value(key)
-        if old is not None:
-            return len(value) - len(old)
+        """By about how much `apply` would enlarge the store by an offset that is not there, were
+        nothing applied before."""
         return OFFSET_OVERHEAD_BYTES + len(value)
 
     def apply(self, key: OffsetKey, value: bytes | None) -> None:

@@ -139,7 +139,8 @@ class World(NamespacePlayer):
     def committed(self, tenant: str, group_id: str, *partitions: int) -> int:
         offsets: Any = {("orders", each): 1 for each in partitions}
         response = self.call(tenant, ApiKey.OFFSET_COMMIT, 9, commit(group_id, offsets))
-        return int(response.topics[0].partitions[0].error_code)
+        (code,) = {int(each.error_code) for each in response.topics[0].partitions}
+        return code
 
 
 def acl(name: str) -> AclCreation:

@@ -31,7 +31,7 @@ from tests.groups.local_player import LocalBroker
 from tests.groups.members import (
     Member,
     answer,
-    error_of_commit,
+    committed,
     is_waiting,
     new_broker,
     stable_group,
@@ -62,9 +62,24 @@ def join_error(broker: LocalBroker, group_id: str, **joining: Any) -> ErrorCode:
     return ErrorCode(answer(broker, broker.handle(Api.JOIN_GROUP, 9, request)).error_code)
 
 
-def commit_error(broker: LocalBroker, group_id: str, *partitions: int, **more: Any) -> ErrorCode:
+def commit_errors(
+    broker: LocalBroker, group_id: str, *partitions: int, **more: Any
+) -> list[ErrorCode]:
+    """What is said of each."""
     request = commit(group_id, dict.fromkeys([("orders", each) for each in partitions], 1), **more)
-    return error_of_commit(answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request)))
+    return errors_of(answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request)))
+
+
+def errors_of(response: Any) -> list[ErrorCode]:
+    return [
+        ErrorCode(each.error_code) for topic in response.topics for each in topic.partitions
+    ]
+
+
+def commit_error(broker: LocalBroker, group_id: str, *partitions: int, **more: Any) -> ErrorCode:
+    """What is said of all of them."""
+    (error,) = set(commit_errors(broker, group_id, *partitions, **more))
+    return error
 
 
 def told(broker: LocalBroker) -> list[str]:
@@ -125,6 +140,66 @@ def test_offsets_are_counted_with_those_in_flight() -> None:
     assert commit_error(broker, "g", 0, 1, 2) is ErrorCode.NONE
     assert commit_error(broker, "h", 0) is TOO_MUCH
     assert refused(broker) == {COMMITTED_OFFSETS: 2}
+
+
+@pytest.mark.parametrize("quota", [COMMITTED_OFFSETS, GROUP_METADATA_BYTES])
+def test_what_is_there_is_committed_beside_a_new_offset_that_is_refused(quota: str) -> None:
+    broker = new_broker()
+    assert commit_error(broker, "g", 0, 1) is ErrorCode.NONE
+    limit(broker, quota, 2)
+    request = commit("g", {("orders", 0): 7, ("orders", 2): 7, ("orders", 1): 8})
+    response = answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request))
+    assert errors_of(response) == [ErrorCode.NONE, TOO_MUCH, ErrorCode.NONE]
+    assert [committed(broker, partition) for partition in range(3)] == [7, 8, -1]
+    assert refused(broker) == {quota: 1}
+    totals = broker.groups.coordinator.totals
+    assert (totals.offset_count, totals.pending_offset_count) == (2, 0)
+    assert totals.pending_offset_bytes == 0
+
+
+def test_what_is_there_is_committed_anew_with_longer_metadata() -> None:
+    broker = new_broker()
+    assert commit_error(broker, "g", 0) is ErrorCode.NONE
+    limit(broker, GROUP_METADATA_BYTES, 1)
+    for metadata in ("m" * 16, "m" * 4_000, "", "m" * 4_000):
+        assert commit_error(broker, "g", 0, metadata=metadata) is ErrorCode.NONE
+    assert refused(broker) == {}
+
+
+def test_at_the_brokers_bound_only_what_grows_is_refused() -> None:
+    broker = new_broker()
+    assert commit_error(broker, "g", 0, 1) is ErrorCode.NONE
+    coordinator = broker.groups.coordinator
+    used = coordinator.totals.offset_bytes
+    object.__setattr__(coordinator.config, "offsets_max_bytes", used)
+    request = commit("g", {("orders", 0): 7, ("orders", 1): 7, ("orders", 2): 7})
+    request.topics[0].partitions[1].committed_metadata = "m" * 4_000
+    response = answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request))
+    assert errors_of(response) == [ErrorCode.NONE, TOO_MUCH, TOO_MUCH]
+    assert [committed(broker, partition) for partition in range(3)] == [7, 1, -1]
+    assert coordinator.totals.offset_bytes == used
+    # As it is written by Kafka Streams, and by clients that say when it expires.
+    assert commit_error(broker, "g", 0, metadata="m" * 16) is ErrorCode.NONE
+
+
+def test_a_commit_that_is_tried_again_while_it_is_in_flight_counts_once() -> None:
+    broker = new_broker()
+    limit(broker, COMMITTED_OFFSETS, 3)
+    broker.topic.hold = True
+    request = commit("g", {("orders", 0): 1, ("orders", 1): 1})
+    tries = [broker.handle(Api.OFFSET_COMMIT, 9, request) for _ in range(3)]
+    assert all(is_waiting(each) for each in tries)
+    totals = broker.groups.coordinator.totals
+    assert (totals.pending_offset_count, totals.offset_count) == (2, 0)
+    other = broker.handle(Api.OFFSET_COMMIT, 9, commit("h", {("orders", 0): 1}))
+    assert is_waiting(other), "there is room for one more"
+    broker.settle()
+    broker.topic.hold = False
+    for each in (*tries, other):
+        assert set(errors_of(answer(broker, each))) == {ErrorCode.NONE}
+    assert (totals.pending_offset_count, totals.offset_count) == (0, 3)
+    assert totals.pending_offset_bytes == 0
+    assert refused(broker) == {}
 
 
 def test_what_a_refused_commit_was_to_add_does_not_count() -> None:
