@@ -31,6 +31,7 @@ from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.record_formats import GroupRecord
 from data_plane.groups.shard import Shard
 from data_plane.groups.static_members import StaticMembers, reason_of
+from data_plane.groups.totals import GROUP_METADATA_BYTES
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.heartbeat_request import HeartbeatRequest
 from data_plane.wire.messages.join_group_request import JoinGroupRequest
@@ -140,8 +141,9 @@ class Membership:
         protocols: Protocols,
         now_ms: int,
     ) -> bool:
-        """Whether all members of the broker, and those of the tenant, would stay within their
-        bytes. Who brings no more than before may always come back."""
+        """Whether all members of the broker would stay within their bytes, and with somebody new
+        those of the tenant. Who brings no more than before may always come back; and who brings
+        more, as he owns more by now or was loaded with one of his protocols, is not new."""
         present = None
         if group is not None:
             member_id = group.static_members.get(request.group_instance_id or "")
@@ -151,7 +153,11 @@ class Membership:
             growth_bytes += MEMBER_OVERHEAD_BYTES
         else:
             growth_bytes -= bytes_of_protocols(present.protocols)
-        return self._rebalance.has_memory(request.group_id, growth_bytes, now_ms)
+        if not self._rebalance.has_memory(growth_bytes):
+            return False
+        return present is not None or not self._shard.refuses(
+            GROUP_METADATA_BYTES, growth_bytes, request.group_id, now_ms
+        )
 
     def _turn_away(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         member = group.members.get(member_id)

@@ -12,7 +12,8 @@ Invariants
   leads the partition now counts it.
 - Where there are several tenants none has more of the broker's memory than it leaves unused. So
   there is always some for another one, and all who want as much as they can get have equal parts.
-- What is there already may be committed and joined anew, whatever the limits are.
+- A tenant's limits are for what is new: groups, members, offsets. Who is a member goes on, with
+  longer metadata and assignments, and an offset that is there is committed anew, whatever they are.
 
 Deliberately absent: who is told what, and what other brokers have.
 """

@@ -33,8 +33,10 @@ from tests.groups.members import (
     answer,
     committed,
     is_waiting,
+    joined_group,
     new_broker,
     stable_group,
+    state_of_group,
 )
 from tests.groups.requests import commit, join, subscription
 
@@ -223,13 +225,64 @@ def test_bytes_of_members_and_of_offsets_count_together() -> None:
     assert commit_error(broker, "g", 0, metadata="m" * 4_000, **of_member) is TOO_MUCH
     assert commit_error(broker, "g", 0, **of_member) is ErrorCode.NONE
     assert member.joined(member.send_join(), 10_000).error_code == ErrorCode.NONE
-    refusal = answer(broker, member.send_sync({member.member_id: b"x" * 4_000}))
-    assert refusal.error_code == FULL
-    assert refused(broker) == {GROUP_METADATA_BYTES: 3}
+    assigned(broker, member, assignment=b"x" * 4_000)
+    assert refused(broker) == {GROUP_METADATA_BYTES: 2}
     totals = broker.groups.coordinator.totals
     assert totals.tenants["default"].use_of(GROUP_METADATA_BYTES) == (
         totals.member_bytes + totals.offset_bytes
     )
+
+
+def assigned(broker: LocalBroker, *members: Member, assignment: bytes) -> None:
+    """They have joined; the first one leads, and gives each of them this."""
+    assignments = {each.member_id: assignment for each in members}
+    results = [each.send_sync(assignments if each is members[0] else None) for each in members]
+    broker.settle()
+    assert [answer(broker, result).assignment for result in results] == [assignment] * len(members)
+    assert state_of_group(broker) == "Stable"
+
+
+@pytest.mark.parametrize("change", ["leaves", "crashes", "interrupts a rebalance", "owns more"])
+def test_a_group_goes_on_though_its_tenant_is_above_the_limit(change: str) -> None:
+    broker = new_broker()
+    members = [Member(broker, name) for name in "abc"]
+    stable_group(broker, *members)
+    limit(broker, GROUP_METADATA_BYTES, 1)
+    last = members[-1]
+    if change == "owns more":
+        owned = [("range", subscription("orders") + b"o" * 1_000)]
+        for member in members:
+            member.joining = {"protocols": owned}
+    else:
+        members.remove(last)
+    if change == "interrupts a rebalance":
+        joined_group(broker, *members, last)
+    if change == "crashes":
+        broker.advance(6_000)
+        assert [member.beat() for member in members] == [ErrorCode.NONE] * 2
+        broker.advance(6_000)
+    elif last not in members:
+        assert answer(broker, last.send_leave()).members[0].error_code == ErrorCode.NONE
+    joined_group(broker, *members)
+    assigned(broker, *members, assignment=b"x" * 5_000)
+    assert refused(broker) == {}
+    assert join_error(broker, "g") is FULL, "that would be one more"
+    assert refused(broker) == {GROUP_METADATA_BYTES: 1}
+
+
+def test_a_member_that_was_loaded_comes_back_with_all_of_its_protocols() -> None:
+    broker = new_broker()
+    names = ("range", "cooperative-sticky")
+    member = Member(
+        broker, "a", protocols=[(name, subscription("orders") + b"m" * 3_000) for name in names]
+    )
+    stable_group(broker, member)
+    broker = member.broker = broker.restart()
+    totals = broker.groups.coordinator.totals.tenants["default"]
+    limit(broker, GROUP_METADATA_BYTES, totals.use_of(GROUP_METADATA_BYTES))
+    joined_group(broker, member)
+    assigned(broker, member, assignment=b"x" * 5_000)
+    assert refused(broker) == {}
 
 
 def test_other_tenants_have_limits_of_their_own() -> None:
