@@ -144,6 +144,8 @@ class KafkaCalls:
             port=0,
             close=_closing(done),
             fail=_closing(done),
+            # It is no connection that the tenant has opened, and cannot be made to wait.
+            waits_with_tenant=True,
         )
         connection.authenticate(caller.principal, caller.tenant)
         if self._dispatcher is None:

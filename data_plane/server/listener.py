@@ -194,6 +194,8 @@ class Listener:
             port=port,
             principal=ANONYMOUS if principal is None else principal,
             gate=RequestGate(is_authenticated=principal is not None),
+            # Where there are no quotas nobody asks after its first answer.
+            waits_with_tenant=principal is not None and not self._services.quotas.is_active,
             is_inter_broker=self._is_inter_broker,
             sasl_mechanisms=settings.sasl_mechanisms,
         )
@@ -262,6 +264,7 @@ class Listener:
             if refused:
                 connection.close(refused)
                 return
+            info.waits_with_tenant = not self._services.quotas.is_active
             info.authenticate(principal)
 
     @property

@@ -13,6 +13,7 @@ from data_plane.cell.credentials import Credential, PutCredential, certificate_l
 from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.registry import ApiKey
 from tests.broker.sasl_player import (
     ALL_MECHANISMS,
     SHA_256,
@@ -21,6 +22,7 @@ from tests.broker.sasl_player import (
     ScramClient,
     credential,
 )
+from tests.broker.test_quotas_of_strangers import ask_versions, software
 from tests.server.test_listener import Harness, lose
 
 REFUSAL_MS = 100
@@ -157,6 +159,51 @@ def test_connections_beyond_their_rate_wait_and_then_are_turned_away() -> None:
     assert message.startswith("The tenant may open 1 connections per second")
     assert broker.log_in("bob@beta").info.gate.is_authenticated
     assert broker.quotas.throttled["tenant_connections"].count == 21
+
+
+def test_connections_that_are_there_when_the_first_quota_comes_are_no_new_ones() -> None:
+    broker = LimitedBroker()
+    assert not broker.quotas.is_active
+    there = [broker.log_in() for _ in range(30)]
+    for _ in range(2):
+        broker.limit(connections_per_s=1)
+        muted: list[int] = []
+        for connection in there:
+            connection.info.mute = muted.append
+            assert ask_versions(connection) == 0
+        assert muted == []
+        # Who comes now is counted.
+        there.append(broker.log_in())
+        assert broker.quotas.owed_ms("acme") >= 1_000
+        broker.limit()
+        assert not broker.quotas.is_active
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_who_comes_without_a_login_is_new_while_there_are_quotas(is_limited: bool) -> None:
+    harness = Harness()
+    harness.broker.make_tenant("acme")
+    services = harness.broker.services
+    services.quotas = quotas = BrokerQuotas(services, lambda: 0, lambda: 0, lambda: 0)
+
+    def limit(per_s: int | None) -> None:
+        change = PutTenantQuotas("default", TenantQuotas(connections_per_s=per_s))
+        version = services.image.version
+        image = services.store.apply((change,), version, f"limit {version}")
+        services.apply_image(image, 0)
+        caps = quotas.share_caps()
+        quotas.set_shares(dict(caps), list(caps), 1, 0)
+
+    limit(1 if is_limited else None)
+    connections = [harness.connect()[0] for _ in range(5)]
+    limit(1)
+    muted: list[int] = []
+    for connection in connections:
+        assert connection.info is not None
+        connection.info.mute = muted.append
+        for _ in range(2):
+            harness.broker.ask(ApiKey.API_VERSIONS, 3, software(), connection=connection.info)
+    assert muted == ([1_000, 2_000, 3_000, 4_000] if is_limited else [])
 
 
 def test_where_nobody_asks_who_speaks_connections_are_counted_too() -> None:

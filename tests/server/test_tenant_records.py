@@ -8,6 +8,8 @@ from dataclasses import replace
 import grpc
 import pytest
 
+from data_plane.broker.quotas.quota_manager import BrokerQuotas
+from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
 from data_plane.cell.tenants import BLOCKED_TENANT, PutTenant
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.server.cell_calls import Calls, Refused
@@ -41,6 +43,24 @@ def test_a_peek_of_a_tenant_that_has_to_wait_says_for_how_long() -> None:
     assert refusal.value.status is grpc.StatusCode.RESOURCE_EXHAUSTED
     quotas.fetch_ms = 0
     assert [record.value for record in peek(broker).records] == [b"a"]
+
+
+def test_what_a_control_plane_asks_for_a_tenant_is_none_of_its_connections() -> None:
+    broker = BrokerPlayer()
+    broker.make_tenant("acme")
+    broker.create_topic("orders")
+    broker.produce("orders", [b"a"])
+    services = broker.services
+    services.quotas = quotas = BrokerQuotas(services, lambda: broker.now_ms, lambda: 0, lambda: 0)
+    change = PutTenantQuotas("default", TenantQuotas(connections_per_s=1))
+    image = services.store.apply((change,), services.image.version, "limit")
+    services.apply_image(image, broker.now_ms)
+    caps = quotas.share_caps()
+    quotas.set_shares(dict(caps), list(caps), 1, broker.now_ms)
+    for _ in range(50):
+        assert [record.value for record in peek(broker).records] == [b"a"]
+    assert quotas.why_no_connection("default") == ""
+    assert quotas.owed_ms("default") == 0
 
 
 def test_nobody_speaks_for_a_tenant_that_is_blocked() -> None:

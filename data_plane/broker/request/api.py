@@ -110,7 +110,8 @@ class ConnectionInfo:
     take_token: Callable[[bytes, int], Any] | None = None
     # For how long its client has to wait for what it has had made and deleted, until it is told.
     mutation_wait_ms: int = 0
-    # Whether it has been told to wait for what its tenant owed when it came (throttling.py).
+    # Whether it is known to be one of its tenant's: a newcomer waits for what the tenant owes
+    # (throttling.py).
     waits_with_tenant: bool = False
     # Whose topics, groups and limits are meant.
     namespace: str = DEFAULT_NAMESPACE

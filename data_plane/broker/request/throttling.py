@@ -19,6 +19,8 @@ Invariants
   (leader_throttle.py).
 - What is asked before it is known who asks counts for no tenant, and waits for none: what bounds
   strangers is elsewhere (docs/security.md). Produce and Fetch are never theirs.
+- A connection counts once as a new one, when it comes: those that are there when the first quota is
+  set are not held up by it.
 - Where no quota manager is active each answer costs a look at a flag.
 """
 
@@ -111,11 +113,12 @@ def throttle_frames(
 
 def throttle_newcomer(services: Services, connection: ConnectionInfo, waits_ms: int = 0) -> None:
     """It is known who speaks: it waits for what its tenant owes, so that nobody gets rid of a wait
-    by connecting anew. `waits_ms`: what it waits for anyway."""
+    by connecting anew. `waits_ms`: what it waits for anyway. Who comes while there are no quotas is
+    no newcomer when there are."""
     quotas = services.quotas
+    connection.waits_with_tenant = True
     if not quotas.is_active or connection.is_inter_broker or connection.closed:
         return
-    connection.waits_with_tenant = True
     throttle_ms = min(quotas.owed_ms(connection.namespace), THROTTLE_MS_MAX)
     if throttle_ms > waits_ms:
         quotas.note_throttled(throttle_ms)
