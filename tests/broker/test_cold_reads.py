@@ -81,9 +81,9 @@ def test_cold_reads_under_way_leave_less_for_the_next(broker: BrokerPlayer) -> N
         broker.fetch({("orders", 0): 0}, connection=broker.connect(), partition_max_bytes=1 << 20)
         for _ in range(8)
     ]
-    assert broker.sessions.cold_reads.consumers_bytes <= 800_000 + 8 * ANSWER_BYTES_MIN
+    assert broker.sessions.cold_reads.held.used <= 800_000 + 8 * ANSWER_BYTES_MIN
     broker.run_jobs()
-    assert broker.sessions.cold_reads.consumers_bytes == 0
+    assert broker.sessions.cold_reads.held.used == 0
     found = [sum(sizes(poll)) for poll in polls]
     assert 390_000 <= found[0] <= 400_000
     assert 190_000 <= found[1] <= 200_000
@@ -108,8 +108,9 @@ def test_a_tenant_that_reads_its_whole_past_leaves_the_others_memory_and_threads
         player.fetch({("orders", 0): 0}, connection=connected(player, "acme")) for _ in range(100)
     ]
     assert len(player.executor.queue) == COLD_READS_AT_ONCE_MAX
-    # What it is going to get counts already: a half, and what each fetch gets in any case.
-    assert unsent.use_of("acme") <= 500_000 + 100 * ANSWER_BYTES_MIN
+    # What is being read counts: a half, and what each fetch gets in any case.
+    held = player.sessions.cold_reads.held
+    assert held.use_of("acme") <= 500_000 + COLD_READS_AT_ONCE_MAX * ANSWER_BYTES_MIN
     other = player.fetch({("orders", 0): 0}, connection=connected(player, "globex"))
     # Those at the disk, the one whose turn it was, and it.
     for _ in range(COLD_READS_AT_ONCE_MAX + 2):
@@ -119,7 +120,7 @@ def test_a_tenant_that_reads_its_whole_past_leaves_the_others_memory_and_threads
     assert not reading[-1].is_answered
     player.run_jobs()
     assert all(poll.is_answered for poll in reading)
-    assert (unsent.used, player.sessions.cold_reads.consumers_bytes) == (0, 0)
+    assert (unsent.used, held.used) == (0, 0)
 
 
 def test_reads_that_are_under_way_for_one_tenant_are_not_taken_from_anothers_share(
@@ -133,9 +134,50 @@ def test_reads_that_are_under_way_for_one_tenant_are_not_taken_from_anothers_sha
         pass
     assert 390_000 <= acme.used <= 400_000
     poll = broker.fetch({("orders", 0): 0}, partition_max_bytes=1 << 20)
-    assert 95_000 <= unsent.use_of("default") <= 105_000
+    held = broker.sessions.cold_reads.held
+    assert 95_000 <= held.use_of("default") <= 105_000
     broker.run_jobs()
     assert 90_000 <= sizes(poll)[0] <= 105_000
+    assert held.used == 0
+
+
+def test_cold_reads_that_wait_take_nothing_from_fetches_of_what_is_in_memory(
+    broker: BrokerPlayer,
+) -> None:
+    unsent, held = broker.services.unsent, broker.sessions.cold_reads.held
+    unsent.max = 1_000_000
+    polls = [
+        broker.fetch({("orders", 0): 0}, connection=broker.connect(), partition_max_bytes=1 << 20)
+        for _ in range(100)
+    ]
+    assert len(broker.executor.queue) == COLD_READS_AT_ONCE_MAX
+    assert held.used <= 1_000_000 + COLD_READS_AT_ONCE_MAX * ANSWER_BYTES_MIN
+    assert unsent.used == 0, "clients have left nothing unread"
+    broker.fs.is_cache_cold = False
+    warm = broker.fetch(
+        {("orders", 1): 0}, connection=broker.connect(), partition_max_bytes=1 << 20
+    )
+    assert warm.is_answered
+    assert sizes(warm)[0] > 400_000
+    broker.run_jobs()
+    assert all(poll.is_answered for poll in polls)
+    assert held.used == 0
+
+
+def test_a_read_whose_turn_comes_takes_what_is_left_then(broker: BrokerPlayer) -> None:
+    polls = [
+        broker.fetch(
+            {("orders", 0): 0, ("orders", 1): 0},
+            connection=broker.connect(),
+            partition_max_bytes=1 << 20,
+        )
+        for _ in range(COLD_READS_AT_ONCE_MAX + 1)
+    ]
+    broker.services.unsent.used = UNSENT_BYTES_TOTAL_MAX
+    broker.run_jobs()
+    assert min(sizes(polls[0])) > 400_000
+    assert 0 < sum(sizes(polls[-1])) <= ANSWER_BYTES_MIN
+    assert broker.sessions.cold_reads.held.used == 0
 
 
 def test_a_batch_larger_than_what_is_left_is_read_all_the_same() -> None:
@@ -159,7 +201,7 @@ def test_what_consumers_leave_unread_does_not_slow_replication_down(is_cold: boo
     broker.fs.is_cache_cold = is_cold
     broker.services.unsent.used = UNSENT_BYTES_TOTAL_MAX
     poll = broker.follow(8, 0)
-    assert broker.sessions.cold_reads.consumers_bytes == 0
+    assert broker.sessions.cold_reads.held.used == 0
     broker.run_jobs()
     assert sizes(poll)[0] > 400_000
 

@@ -298,7 +298,7 @@ def test_long_scans_go_to_threads_in_slices(
         jobs += 1
     assert offsets_of(only(poll.response).records) == [40]
     assert jobs > 3
-    assert broker.sessions.cold_reads.consumers_bytes == 0
+    assert broker.sessions.cold_reads.held.used == 0
 
 
 def test_a_fetch_that_may_not_wait_scans_one_turn_and_moves_the_client(

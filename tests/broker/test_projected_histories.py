@@ -259,7 +259,7 @@ class World:
                 client.fetch()
                 rounds += 1
             assert client.position == client.readable_end()
-        assert self.broker.sessions.cold_reads.consumers_bytes == 0
+        assert self.broker.sessions.cold_reads.held.used == 0
 
 
 @pytest.mark.parametrize("in_slices", [False, True])

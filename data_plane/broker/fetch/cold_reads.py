@@ -1,8 +1,14 @@
 """A fetch's reads of records that are not in memory, which must leave the loop.
 
-What consumers' reads may bring counts as unread by them from the beginning, each tenant's in its
-own share (request/budget.py), and tenants take turns at the threads. So one that reads its whole
-past through thousands of connections leaves the others memory and threads for theirs.
+Tenants take turns at the threads. When its turn has come, what a consumer's fetch may bring is
+held, in its tenant's share: cold reads may take what is left when that is unread by clients as well
+(request/budget.py). So one tenant that reads its whole past through thousands of connections leaves
+the others memory and threads for theirs.
+
+Invariants
+- What waits for its turn holds nothing. COLD_READS_AT_ONCE_MAX fetches do at most, and what scans
+  have found.
+- What is held takes nothing from fetches of what is in memory.
 
 Deliberately absent: what is done with what was read (fetch_poll.py).
 """
@@ -14,7 +20,8 @@ from typing import TypeAlias, TypeVar, cast
 
 from data_plane.broker.fetch.fetch_response import PartitionResult
 from data_plane.broker.request.api import Buffer, ConnectionInfo, RequestContext
-from data_plane.broker.request.budget import Share
+from data_plane.broker.request.budget import Budget, Share
+from data_plane.broker.request.fair_work import OnBegin, nothing_begins
 from data_plane.broker.request.request_work import RequestWork
 from data_plane.broker.services import Services
 from data_plane.log.errors import LogError
@@ -100,27 +107,23 @@ class ColdReads:
     def __init__(self, services: Services) -> None:
         self._services = services
         # What consumers' reads may bring. Followers are few and read one answer each.
-        self.consumers_bytes = 0
+        self.held = Budget()
         self.work = RequestWork(services.executor, lambda: services.quotas, COLD_READS_AT_ONCE_MAX)
 
     def answer_bytes(self, connection: ConnectionInfo, wanted: int) -> int:
         """What the answer to a consumer may take of what it wants."""
-        share = connection.unsent or self.share_of(connection)
+        share = connection.unsent or self._unsent(connection)
         bytes_max = share.left() // 2
         return wanted if wanted <= bytes_max else min(wanted, max(ANSWER_BYTES_MIN, bytes_max))
 
-    def share_of(self, connection: ConnectionInfo) -> Share:
-        """Where what it does not read counts."""
+    def _unsent(self, connection: ConnectionInfo) -> Share:
         return connection.unsent or self._services.unsent.of(connection.namespace)
 
     def bytes_max(self, connection: ConnectionInfo) -> int:
         """What all cold reads of a consumer's fetch together may take."""
-        return max(ANSWER_BYTES_MIN, self.share_of(connection).left() // 2)
-
-    def hold(self, share: Share, more_bytes: int) -> None:
-        """So much more is kept for consumers that has not been sent; less, where it is negative."""
-        self.consumers_bytes += more_bytes
-        share.add(more_bytes)
+        held = self.held
+        own_bytes = held.use_of(connection.namespace)
+        return max(ANSWER_BYTES_MIN, self._unsent(connection).left(own_bytes, held.used) // 2)
 
     def run(
         self,
@@ -131,21 +134,43 @@ class ColdReads:
     ) -> None:
         """Have a worker thread do the reads of one fetch, and its loop call `done` with their
         outcomes. `consumers_bytes` is what they may bring, if that is for a consumer."""
-        share = self.share_of(context.connection)
-        self.hold(share, consumers_bytes)
+        connection = context.connection
+        share = self.held.of(connection.namespace)
+
+        def begin() -> None:
+            if consumers_bytes:
+                # Others may have taken much since it was asked for.
+                share.add(_cut(reads, min(consumers_bytes, self.bytes_max(connection))))
 
         def read_all() -> list[object]:
             return [read.run() for read in reads]
 
         def read_done(outcomes: list[object] | None, error: BaseException | None) -> None:
-            self.hold(share, -consumers_bytes)
+            if consumers_bytes:
+                share.give_back(sum(read.bytes_max for read in reads))
             done(outcomes, error)
 
-        self.submit(context, read_all, read_done)
+        self.submit(context, read_all, read_done, begin)
 
-    def submit(self, context: RequestContext, work: Callable[[], T], on_done: OnRead[T]) -> None:
+    def submit(
+        self,
+        context: RequestContext,
+        work: Callable[[], T],
+        on_done: OnRead[T],
+        on_begin: OnBegin = nothing_begins,
+    ) -> None:
         """Have a thread read for a request. Other brokers wait for no client."""
         if context.connection.is_inter_broker:
+            on_begin()
             self._services.executor.submit(work, on_done)
         else:
-            self.work.submit(context, work, on_done)
+            self.work.submit(context, work, on_done, on_begin)
+
+
+def _cut(reads: list[ColdRead], bytes_max: int) -> int:
+    """Have reads take no more than that together; returns what they may take."""
+    taken = 0
+    for read in reads:
+        read.bytes_max = max(1, min(read.bytes_max, bytes_max - taken))
+        taken += read.bytes_max
+    return taken

@@ -62,7 +62,7 @@ class FetchScans:
         self._services = services
         self._cold_reads = cold_reads
         self._context = context
-        self._share = cold_reads.share_of(context.connection)
+        self._share = cold_reads.held.of(context.connection.namespace)
         self._scans: dict[FetchPartition, tuple[Scan, Log]] = {}
         self._next_turn: list[SliceScan] = []
         # What of the scans is in the results of this evaluation.
@@ -198,4 +198,4 @@ class FetchScans:
 
     def _hold(self, more_bytes: int) -> None:
         self._held_bytes += more_bytes
-        self._cold_reads.hold(self._share, more_bytes)
+        self._share.add(more_bytes)

@@ -56,18 +56,20 @@ class Share:
         share_max = self._budget.share_max if self.share_max is None else self.share_max
         return share_max is not None and self.used >= share_max
 
-    def left(self) -> int:
-        """How much the namespace may still take. Negative where more than there is was added."""
+    def left(self, own_more: int = 0, all_more: int = 0) -> int:
+        """How much the namespace may still take, if so much more than what is counted is used, by
+        itself and by all. Negative where that is more than there is."""
         # Written out: every fetch of a consumer asks.
         budget = self._budget
-        left = budget.max - budget.used
+        used = self.used + own_more
+        left = budget.max - budget.used - all_more
         if budget.leaves_room:
             # So much that as much as there is then is left unused.
-            left = (left - self.used) // 2
+            left = (left - used) // 2
         share_max = self.share_max
         if share_max is None:
             share_max = budget.share_max
-        return left if share_max is None else min(left, share_max - self.used)
+        return left if share_max is None else min(left, share_max - used)
 
     def take(self, amount: int) -> bool:
         """Take `amount` if there is so much left."""

@@ -17,8 +17,13 @@ from data_plane.broker.request.api import Executor
 
 T = TypeVar("T")
 
+OnBegin = Callable[[], None]
 OnDone = Callable[[Any, BaseException | None], None]
-_Job = tuple[Callable[[], Any], OnDone]
+_Job = tuple[Callable[[], Any], OnBegin, OnDone]
+
+
+def nothing_begins() -> None:
+    """Nobody needs to know."""
 
 
 class FairWork:
@@ -47,10 +52,12 @@ class FairWork:
         peer: str,
         work: Callable[[], T],
         on_done: Callable[[T | None, BaseException | None], None],
+        on_begin: OnBegin = nothing_begins,
     ) -> None:
-        """As `Executor.submit`; `work` changes nothing that anybody else could look at."""
+        """As `Executor.submit`; `work` changes nothing that anybody else could look at. `on_begin`
+        is called on the loop when its turn has come."""
         jobs = self._waiting.setdefault(tenant, {}).setdefault(peer, deque())
-        jobs.append((work, on_done))
+        jobs.append((work, on_begin, on_done))
         self._open_by_tenant[tenant] += 1
         self._open_count += 1
         self._start_next()
@@ -61,13 +68,14 @@ class FairWork:
             del self._waiting[tenant]
             peer, jobs = next(iter(peers.items()))
             del peers[peer]
-            work, on_done = jobs.popleft()
+            work, on_begin, on_done = jobs.popleft()
             # Who has more waits for his next turn.
             if jobs:
                 peers[peer] = jobs
             if peers:
                 self._waiting[tenant] = peers
             self._running_count += 1
+            on_begin()
             self._executor.submit(work, partial(self._done, tenant, on_done))
 
     def _done(self, tenant: str, on_done: OnDone, result: Any, error: BaseException | None) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from data_plane.broker.request.api import Executor, RequestContext
-from data_plane.broker.request.fair_work import FairWork, OnDone
+from data_plane.broker.request.fair_work import FairWork, OnBegin, OnDone, nothing_begins
 from data_plane.broker.request.quotas import QuotaManager
 
 T = TypeVar("T")
@@ -49,15 +49,15 @@ class RequestWork:
         context: RequestContext,
         work: Callable[[], T],
         on_done: Callable[[T | None, BaseException | None], None],
+        on_begin: OnBegin = nothing_begins,
     ) -> None:
-        """As `Executor.submit`, for a request; `work` changes nothing that anybody else could look
-        at."""
+        """As `FairWork.submit`, for a request."""
         connection = context.connection
         job: Callable[[], Any] = work
         done: OnDone = on_done
         if self._quotas().is_active and not (context.is_stranger or connection.is_inter_broker):
             job, done = self._measured(context, work, on_done)
-        self._work.submit(connection.namespace, connection.host, job, done)
+        self._work.submit(connection.namespace, connection.host, job, done, on_begin)
 
     def _measured(
         self, context: RequestContext, work: Callable[[], Any], on_done: OnDone
