@@ -70,6 +70,7 @@ class ClassicGroup:
         "current_state_timestamp_ms",
         "generation_id",
         "group_id",
+        "is_made_by_commit",
         "is_sync_in_flight",
         "join_timer",
         "leader_id",
@@ -114,6 +115,9 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         self.awaiting_join_count = 0
         self.new_member_added = False
+        # A commit of offsets has made it: without any the log does not know it, until a generation
+        # is written.
+        self.is_made_by_commit = False
         # The leader's assignment of this generation is on its way to the log.
         self.is_sync_in_flight = False
         self.join_timer = Timer()
@@ -134,6 +138,16 @@ class ClassicGroup:
     @property
     def is_empty(self) -> bool:
         return self.state is GroupState.EMPTY
+
+    @property
+    def is_nothing_without_offsets(self) -> bool:
+        """Whether it is neither in the log nor known to anybody, but for its offsets."""
+        return (
+            self.is_made_by_commit
+            and self.is_empty
+            and self.generation_id == 0
+            and not self.pending_join_timers
+        )
 
     @property
     def has_all_members_joined(self) -> bool:

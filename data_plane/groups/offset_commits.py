@@ -154,7 +154,7 @@ class OffsetCommits:
             self._shard.respond(token, response)
             return
         if group is None:
-            self._shard.new_group(request.group_id, now_ms)
+            self._shard.new_group(request.group_id, now_ms).is_made_by_commit = True
         self._shard.counters.offset_commits += len(commits)
         self._shard.append_offsets(
             commits,

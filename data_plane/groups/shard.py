@@ -241,8 +241,22 @@ class Shard:
                 self._apply_offset(key, value)
         else:
             self.counters.append_failures += 1
+            self._drop_unmade(dict.fromkeys(key.group_id for key in changes), now_ms)
         if on_settled is not None:
             on_settled(error, now_ms)
+
+    def _drop_unmade(self, group_ids: Iterable[str], now_ms: int) -> None:
+        """Groups are none whose first commits the log has refused."""
+        offsets = self.offsets
+        for group_id in group_ids:
+            group = self.groups.get(group_id)
+            if (
+                group is not None
+                and group.is_nothing_without_offsets
+                and not offsets.has_offsets(group_id)
+                and not offsets.has_pending(group_id)
+            ):
+                self.drop_group(group, now_ms)
 
     def _apply_offset(self, key: OffsetKey, value: bytes | None) -> None:
         """A record of an offset, or a tombstone, is in the log."""

@@ -214,6 +214,54 @@ def test_what_a_refused_commit_was_to_add_does_not_count() -> None:
     assert commit_error(broker, "g", 0, 1) is ErrorCode.NONE
 
 
+def test_a_group_is_none_whose_first_commit_the_log_has_refused() -> None:
+    broker = new_broker()
+    limit(broker, GROUPS, 1)
+    coordinator = broker.groups.coordinator
+    broker.topic.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    for name in "abc":
+        assert commit_error(broker, name, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert list(coordinator.groups()) == []
+    assert coordinator.totals.group_count == 0
+    broker.topic.fail_with = ErrorCode.NONE
+    assert commit_error(broker, "d", 0) is ErrorCode.NONE
+    assert commit_error(broker, "e", 0) is TOO_MUCH
+    # One that has offsets stays.
+    broker.topic.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert commit_error(broker, "d", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert [group.group_id for group in coordinator.groups()] == ["d"]
+
+
+def test_a_group_is_made_by_the_last_of_its_first_commits_that_the_log_takes() -> None:
+    broker = new_broker()
+    broker.topic.hold = True
+    tries = [
+        broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", partition): 7}))
+        for partition in range(2)
+    ]
+    coordinator = broker.groups.coordinator
+    _, _, on_done = broker.topic.waiting.popleft()
+    on_done(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert [group.group_id for group in coordinator.groups()] == ["g"]
+    broker.settle()
+    assert [errors_of(answer(broker, each)) for each in tries] == [
+        [ErrorCode.COORDINATOR_NOT_AVAILABLE],
+        [ErrorCode.NONE],
+    ]
+    assert [committed(broker, partition) for partition in range(2)] == [-1, 7]
+
+
+def test_somebody_who_was_given_an_id_keeps_a_group_that_a_commit_has_not_made() -> None:
+    broker = new_broker()
+    broker.topic.hold = True
+    refused_commit = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 1}))
+    member = Member(broker, "a")
+    broker.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
+    broker.topic.hold = False
+    assert errors_of(answer(broker, refused_commit)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    stable_group(broker, member)
+
+
 def test_bytes_of_members_and_of_offsets_count_together() -> None:
     broker = new_broker()
     large = [("range", subscription("orders") + b"m" * 10_000)]
