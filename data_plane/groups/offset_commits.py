@@ -8,9 +8,9 @@ Invariants
 - Offsets change when their append settles (see `Shard.append_offsets`).
 - What is there already can be committed anew, whatever else is in the request: only the offsets
   that there is no room for are refused, each for itself.
-- New offsets do not enlarge what all offsets of the broker take beyond `offsets_max_bytes`, nor what
-  its tenant has beyond its limits. Those in flight count, once: what is committed again before it
-  has settled adds nothing. An offset whose metadata grows is held against the broker's bound alone.
+- New offsets do not enlarge what all offsets of the broker take beyond `offsets_max_bytes`, nor
+  what its tenant has beyond its limits. Those in flight count, once: what is committed again before
+  it has settled adds nothing. One whose metadata grows is held against the broker's bound alone.
 
 Deliberately absent: what the broker deletes by itself (`offset_sweeps`, `offset_expiry`), and whole
 groups (`group_deletion`).
@@ -72,15 +72,28 @@ class _Growth:
     """By how many bytes a commit enlarges what there is: by offsets that are not there yet, and by
     those whose metadata grows."""
 
-    __slots__ = ("larger", "new")
+    __slots__ = ("_topics", "larger", "new")
 
     def __init__(self) -> None:
         self.new: dict[OffsetKey, int] = {}
+        # Of those, what is taken once for each topic.
+        self._topics: dict[str, int] = {}
         self.larger: dict[OffsetKey, int] = {}
 
     @property
-    def bytes(self) -> int:
-        return sum(self.new.values()) + sum(self.larger.values())
+    def new_bytes(self) -> int:
+        return sum(self.new.values()) + sum(self._topics.values())
+
+    @property
+    def larger_bytes(self) -> int:
+        return sum(self.larger.values())
+
+    def take_new(self) -> list[OffsetKey]:
+        """Those that are not there yet are none of it any more."""
+        taken = list(self.new)
+        self.new.clear()
+        self._topics.clear()
+        return taken
 
     def add(self, offsets: OffsetStore, key: OffsetKey, value: bytes) -> None:
         there = offsets.value(key)
@@ -92,6 +105,8 @@ class _Growth:
             # Else the first commit that is in flight counts for it. What it comes to is counted
             # anew when that settles.
             self.new[key] = offsets.growth_bytes(key, value)
+            if key.topic not in self._topics:
+                self._topics[key.topic] = offsets.topic_growth_bytes(key.group_id, key.topic)
 
 
 class OffsetCommits:
@@ -161,7 +176,7 @@ class OffsetCommits:
             now_ms,
             reply=Reply(token, response, partial(commit_error_response, request)),
             growth=len(growth.new),
-            growth_bytes=growth.bytes,
+            growth_bytes=growth.new_bytes + growth.larger_bytes,
         )
 
     def _take_refused(
@@ -170,18 +185,15 @@ class OffsetCommits:
         """Take out of `growth` the offsets that there is no room for, and answer so for them."""
         shard = self._shard
         refused: list[OffsetKey] = []
-        if growth.larger and not self._has_memory(sum(growth.larger.values())):
+        if growth.larger and not self._has_memory(growth.larger_bytes):
             refused += growth.larger
             growth.larger.clear()
         if growth.new and not (
-            self._has_memory(growth.bytes)
+            self._has_memory(growth.new_bytes + growth.larger_bytes)
             and not shard.refuses(COMMITTED_OFFSETS, len(growth.new), group_id, now_ms)
-            and not shard.refuses(
-                GROUP_METADATA_BYTES, sum(growth.new.values()), group_id, now_ms
-            )
+            and not shard.refuses(GROUP_METADATA_BYTES, growth.new_bytes, group_id, now_ms)
         ):
-            refused += growth.new
-            growth.new.clear()
+            refused += growth.take_new()
         if refused:
             _answer_refused(response, group_id, frozenset(refused))
         return refused

@@ -76,6 +76,10 @@ class OffsetStore:
         nothing applied before."""
         return OFFSET_OVERHEAD_BYTES + len(value)
 
+    def topic_growth_bytes(self, group_id: str, topic: str) -> int:
+        """The same for the topic of the group's offset; 0 when it has others in it."""
+        return 0 if self.values_of(group_id, topic) else TOPIC_OVERHEAD_BYTES + len(topic)
+
     def apply(self, key: OffsetKey, value: bytes | None) -> None:
         """Set an offset, or delete it (None), as the newest record with this key says. The value is
         one that can be decoded."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from data_plane.groups.member import MEMBER_OVERHEAD_BYTES
-from data_plane.groups.offsets import OFFSET_OVERHEAD_BYTES
+from data_plane.groups.offsets import OFFSET_OVERHEAD_BYTES, TOPIC_OVERHEAD_BYTES
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.registry import ApiKey as Api
 from tests.groups.local_player import LocalBroker
@@ -109,7 +109,7 @@ def offsets_in(broker: LocalBroker, *partitions: int) -> ErrorCode:
 
 
 def test_offsets_are_bounded_by_what_they_take() -> None:
-    broker = with_offsets_bytes(3 * OFFSET_OVERHEAD_BYTES)
+    broker = with_offsets_bytes(TOPIC_OVERHEAD_BYTES + 3 * OFFSET_OVERHEAD_BYTES)
     assert offsets_in(broker, 0, 1, 2) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert committed(broker) == -1
     assert offsets_in(broker, 0) is ErrorCode.NONE
@@ -121,7 +121,7 @@ def test_offsets_are_bounded_by_what_they_take() -> None:
 
 
 def test_commits_in_flight_count() -> None:
-    broker = with_offsets_bytes(2 * OFFSET_OVERHEAD_BYTES)
+    broker = with_offsets_bytes(TOPIC_OVERHEAD_BYTES + 2 * OFFSET_OVERHEAD_BYTES)
     broker.topic.hold = True
     first = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 1}))
     assert is_waiting(first)

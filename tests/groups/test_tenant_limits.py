@@ -4,7 +4,9 @@ way that clients understand, who is there goes on; and nobody has all that a bro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -73,9 +75,7 @@ def commit_errors(
 
 
 def errors_of(response: Any) -> list[ErrorCode]:
-    return [
-        ErrorCode(each.error_code) for topic in response.topics for each in topic.partitions
-    ]
+    return [ErrorCode(each.error_code) for topic in response.topics for each in topic.partitions]
 
 
 def commit_error(broker: LocalBroker, group_id: str, *partitions: int, **more: Any) -> ErrorCode:
@@ -212,6 +212,28 @@ def test_what_a_refused_commit_was_to_add_does_not_count() -> None:
         assert commit_error(broker, "g", 0, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     broker.topic.fail_with = ErrorCode.NONE
     assert commit_error(broker, "g", 0, 1) is ErrorCode.NONE
+
+
+def test_what_is_asked_for_new_offsets_is_what_they_take() -> None:
+    broker = new_broker()
+    topic_ids = [broker.create_topic(f"topic-{number}", 2) for number in range(20)]
+    broker.topic.hold = True
+    totals = broker.groups.coordinator.totals
+    asked: dict[tuple[str | UUID, int], int] = dict.fromkeys(product(topic_ids, range(2)), 1)
+    result = broker.handle(Api.OFFSET_COMMIT, 10, commit("g", asked))
+    pending_bytes = totals.pending_offset_bytes
+    broker.settle()
+    assert set(errors_of(answer(broker, result))) == {ErrorCode.NONE}
+    assert (totals.offset_count, totals.pending_offset_bytes) == (40, 0)
+    assert totals.offset_bytes == pending_bytes
+    # Another partition of a topic that the group knows.
+    more = broker.create_topic("one-more", 2)
+    for partition in range(2):
+        before = totals.offset_bytes
+        result = broker.handle(Api.OFFSET_COMMIT, 10, commit("g", {(more, partition): 1}))
+        pending_bytes = totals.pending_offset_bytes
+        broker.settle()
+        assert totals.offset_bytes == before + pending_bytes
 
 
 def test_a_group_is_none_whose_first_commit_the_log_has_refused() -> None:
