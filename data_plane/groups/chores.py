@@ -15,13 +15,14 @@ Invariants
 - Loading and unloading come first: clients wait for them.
 - Of the others each tenant has a piece done in turn, its own in the order in which they were begun:
   who has millions of offsets holds up nobody else's chores.
-- A chore whose owner is given up does not run again.
+- A chore whose owner is given up does not run again. To give it up costs what its tenant has to do,
+  however many tenants have: a partition that is given up may have a shard of each.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Final, TypeAlias
 
 # Yields what a piece was worth, or WAITING; is sent the time.
@@ -57,7 +58,8 @@ class Chores:
         self._urgent: deque[_Chore] = deque()
         # By tenant, in the order of their turns.
         self._others: dict[str, deque[_Chore]] = {}
-        self._waiting: list[_Chore] = []
+        # By tenant, those that wait for an append.
+        self._waiting: dict[str, list[_Chore]] = {}
         self._is_running = False
         self._turn_ms = -1
         self._work_left = 0
@@ -75,21 +77,24 @@ class Chores:
         self._enqueue(_Chore(owner, pieces, tenant, is_urgent))
         self.run(now_ms)
 
-    def drop(self, owner: object) -> None:
-        """Leave the chores of `owner` as they are."""
-        for queue in (self._urgent, *self._others.values()):
-            kept = [chore for chore in queue if chore.owner is not owner]
-            queue.clear()
-            queue.extend(kept)
-        self._others = {tenant: queue for tenant, queue in self._others.items() if queue}
-        self._waiting = [chore for chore in self._waiting if chore.owner is not owner]
+    def drop(self, owner: object, *, tenant: str = "", is_urgent: bool = False) -> None:
+        """Leave the chores of `owner` as they are. All were begun with this tenant and urgency."""
+        if is_urgent:
+            self._urgent = deque(_not_of(owner, self._urgent))
+        elif left := _not_of(owner, self._others.get(tenant, ())):
+            self._others[tenant] = deque(left)
+        else:
+            self._others.pop(tenant, None)
+        if waiting := _not_of(owner, self._waiting.pop(tenant, ())):
+            self._waiting[tenant] = waiting
 
     def wake(self, now_ms: int) -> None:
         """An append has settled."""
         if self._waiting:
-            for chore in self._waiting:
-                self._enqueue(chore)
-            self._waiting.clear()
+            waiting, self._waiting = self._waiting, {}
+            for chores in waiting.values():
+                for chore in chores:
+                    self._enqueue(chore)
             self.run(now_ms)
 
     def next_deadline_ms(self) -> int | None:
@@ -111,7 +116,7 @@ class Chores:
                 except StopIteration:
                     continue
                 if work == WAITING:
-                    self._waiting.append(chore)
+                    self._waiting.setdefault(chore.tenant, []).append(chore)
                 else:
                     self._work_left -= work
                     self._queue_of(chore).appendleft(chore)
@@ -142,3 +147,7 @@ class Chores:
         if queue:
             self._others[tenant] = queue
         return chore
+
+
+def _not_of(owner: object, chores: Iterable[_Chore]) -> list[_Chore]:
+    return [chore for chore in chores if chore.owner is not owner]

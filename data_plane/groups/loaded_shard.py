@@ -153,7 +153,7 @@ class LoadedPartition:
 
     def close(self) -> None:
         """This partition is led here no more."""
-        self._parts.chores.drop(self)
+        self._parts.chores.drop(self, is_urgent=True)
         for loaded in self.shards.values():
             loaded.shard.close()
 

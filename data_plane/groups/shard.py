@@ -164,7 +164,7 @@ class Shard:
         self.is_closed = True
         self.expiry_timer.cancel()
         self.appends.close()
-        self._chores.drop(self)
+        self._chores.drop(self, tenant=self.tenant)
         # Those in flight will not come to count here.
         totals = self.totals
         totals.add_pending_offsets(-totals.pending_offset_count, -totals.pending_offset_bytes)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 from data_plane.groups.chores import WAITING, Chores, Pieces
 from data_plane.groups.config import GroupCoordinatorConfig
@@ -77,6 +79,43 @@ def test_chores_end_with_their_owner() -> None:
     chores.wake(2)
     chores.finish(3)
     assert done == ["running0", "running1", "other0"] or done == ["running0", "other0"]
+
+
+def test_only_the_chores_of_its_tenant_are_looked_at_for_an_owner_that_is_given_up() -> None:
+    chores, done = Chores(1), list[str]()
+    chores.begin(None, pieces(done, "loading", *[1] * 3), 0, is_urgent=True)
+    owners = {f"t{number}": object() for number in range(100)}
+    for tenant, owner in owners.items():
+        chores.begin(owner, pieces(done, f"{tenant}.", 1), 0, tenant=tenant)
+        chores.begin(object(), pieces(done, f"{tenant}-other.", 1), 0, tenant=tenant)
+    looked_at = 0
+
+    class Looked(deque[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__iter__()
+
+    chores._others = {tenant: Looked(queue) for tenant, queue in chores._others.items()}
+    looked_at = 0
+    for tenant, owner in owners.items():
+        chores.drop(owner, tenant=tenant)
+    assert looked_at == len(owners)
+    chores.finish(1)
+    assert done == [
+        *(f"loading{number}" for number in range(3)),
+        *(f"{tenant}-other.0" for tenant in owners),
+    ]
+
+
+def test_a_loading_that_is_given_up_ends() -> None:
+    chores, done = Chores(1), list[str]()
+    owner = object()
+    chores.begin(owner, pieces(done, "loading", 1, 1, 1), 0, is_urgent=True)
+    chores.begin(None, pieces(done, "other", 1), 0)
+    chores.drop(owner, is_urgent=True)
+    chores.finish(1)
+    assert done == ["loading0", "other0"]
 
 
 def coordinator_of(group_count: int, work_per_turn_max: int) -> tuple[GroupCoordinator, Folded]:

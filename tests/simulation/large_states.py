@@ -98,7 +98,8 @@ def look(node: Node) -> None:
 def _check_coordinator(node: Node, coordinator: GroupCoordinator) -> None:
     """What is left to do, and what is counted, is of what is led."""
     chores = coordinator._chores
-    for chore in (*chores._urgent, *chain(*chores._others.values()), *chores._waiting):
+    tenants = chain(*chores._others.values(), *chores._waiting.values())
+    for chore in (*chores._urgent, *tenants):
         if isinstance(chore.owner, Shard) and chore.owner.is_closed:
             node.world.violate(f"{node.name} has a chore of a partition that it leads no more")
     shards = [

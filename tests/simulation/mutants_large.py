@@ -41,7 +41,7 @@ def _pending_is_unknown(patch: Patch) -> None:
 
 
 def _chores_go_on(patch: Patch) -> None:
-    patch.set(Chores, "drop", lambda *_: None)
+    patch.set(Chores, "drop", lambda *_, **__: None)
 
 
 def _appends_go_on(patch: Patch) -> None:
