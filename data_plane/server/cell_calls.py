@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 
 from data_plane.broker.admin.declared import Unavailable
+from data_plane.broker.cell.waiting_writes import TooManyWaiting
 from data_plane.broker.services import Logger, Services
 from data_plane.cell.authors import CELL_ADMIN_SOURCE, Author
 from data_plane.cell.metadata_store import StoreUnavailable, StoreWentBack, VersionConflict
@@ -108,7 +109,9 @@ class Calls:
                 status = grpc.StatusCode.INVALID_ARGUMENT
             case Unavailable():
                 status = grpc.StatusCode.FAILED_PRECONDITION
-            case StoreUnavailable() | StoreWentBack() | VersionConflict():
+            case StoreUnavailable() | StoreWentBack() | VersionConflict() | TooManyWaiting():
+                # Not RESOURCE_EXHAUSTED, which gRPC gives for a message that is too large: control
+                # planes send that again in halves.
                 status = grpc.StatusCode.UNAVAILABLE
             case Refused():
                 status = error.status

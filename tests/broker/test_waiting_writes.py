@@ -14,9 +14,12 @@ from data_plane.broker.cell.waiting_writes import (
     WaitingWrites,
     Wanted,
 )
+from data_plane.broker.request.refusal import commit_refusal
 from data_plane.cell.authors import KAFKA_SOURCE, Author
 from data_plane.cell.changes import Change
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.metadata_store import StoreUnavailable
+from data_plane.wire.errors import ErrorCode
 
 
 def nothing(image: MetadataImage) -> Sequence[Change]:
@@ -79,6 +82,16 @@ def test_a_tenant_has_so_many_waiting_and_the_others_go_on() -> None:
     waiting.add(wanted(None))
     assert names(waiting.take(3)) == ".ab"
     waiting.add(wanted("a"))
+
+
+def test_whoever_has_too_many_is_told_that_nothing_came_of_the_last_one() -> None:
+    refusal = commit_refusal(TooManyWaiting("a"))
+    assert refusal.code is ErrorCode.REQUEST_TIMED_OUT, "clients ask again"
+    words = "Nothing was changed: 1000 changes of the tenant a wait, which is the maximum"
+    assert refusal.message == words
+    assert "of control planes wait" in str(TooManyWaiting(""))
+    lost = commit_refusal(StoreUnavailable("it is away"))
+    assert lost.message == "The metadata store did not commit: it is away"
 
 
 def test_who_has_waited_too_long_waits_no_more() -> None:

@@ -24,9 +24,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from data_plane.broker.request.refusal import Refusal
 from data_plane.cell.authors import Author
 from data_plane.cell.changes import Change
 from data_plane.cell.metadata import MetadataImage
+from data_plane.wire.errors import ErrorCode
 
 WAITING_MAX: Final = 1_000
 
@@ -36,11 +38,16 @@ Decide = Callable[[MetadataImage], Sequence[Change]]
 OnDone = Callable[[BaseException | None], None]
 
 
-class TooManyWaiting(Exception):
-    """A tenant has as many as it may have."""
+class TooManyWaiting(Refusal):
+    """A tenant has as many as it may have: nothing has become of the change, and clients ask again.
+    Control planes are one tenant in this, without a name."""
 
     def __init__(self, tenant: str) -> None:
-        super().__init__(f"{WAITING_MAX} changes of the tenant {tenant} wait, which is the maximum")
+        whose = f"the tenant {tenant}" if tenant else "control planes"
+        super().__init__(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"Nothing was changed: {WAITING_MAX} changes of {whose} wait, which is the maximum",
+        )
 
 
 @dataclass(slots=True, eq=False)

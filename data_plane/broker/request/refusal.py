@@ -17,5 +17,7 @@ class Refusal(Exception):
 
 # A failed commit's outcome is unknown; Kafka's clients ask again after this code.
 def commit_refusal(error: BaseException) -> Refusal:
-    """What to answer when the metadata store could not commit."""
+    """What to answer when the metadata store could not commit, or was not asked at all."""
+    if isinstance(error, Refusal):
+        return error
     return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store did not commit: {error}")
