@@ -216,12 +216,13 @@ class Listener:
         if refused is None and principal is not None and not self._is_inter_broker:
             refused = self._services.quotas.why_no_connection(info.namespace) or None
         if refused is None:
+            # This fails for who has gone already, and nobody gives back what he counted for.
+            self._size_buffers(transport)
             refused = connection.join(STRANGERS if principal is None else info.namespace)
         if refused is not None:
             self.log_close(info, refused, is_expected=self._is_stopping)
             transport.abort()
             return None
-        self._size_buffers(transport)
         self._per_ip[host] += 1
         self.connections.add(connection)
         connection.opened_ms = connection.last_active_ms = self.clock.now_ms()

@@ -65,6 +65,13 @@ class PeerTransport(MemoryTransport):
         self.is_aborted = True
 
 
+class GoneTransport(PeerTransport):
+    """Its peer has gone."""
+
+    def setsockopt(self, *option: int) -> None:
+        raise OSError("it is closed")
+
+
 class Harness:
     def __init__(
         self,
@@ -136,6 +143,18 @@ def test_connections_beyond_the_maximum_are_turned_away() -> None:
     lose(first)
     _, fourth_transport = harness.connect()
     assert not fourth_transport.is_aborted
+
+
+def test_who_has_gone_before_he_is_connected_counts_for_nobody() -> None:
+    harness = Harness(socket_receive_buffer_bytes="100000")
+    connection = Connection(harness.listener, harness.settings)
+    with pytest.raises(OSError, match="it is closed"):
+        connection.connection_made(GoneTransport("10.0.0.1", 1))
+    lose(connection)
+    kept, _ = harness.connect()
+    connections = harness.broker.services.connections
+    assert (connections.used, connections.used_by()) == (1, {"default": 1})
+    assert harness.listener.connections == {kept}
 
 
 def test_connections_beyond_the_descriptors_are_turned_away() -> None:
