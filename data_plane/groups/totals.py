@@ -2,14 +2,15 @@
 
     ShardTotals ─┬─► TenantTotals   of a tenant, in all partitions that are led here: what its
                  │                  limits are held against
-                 └─► GroupTotals    of the broker, until what was given up is freed: its memory
+                 └─► GroupTotals    of the broker: its memory
 
 A tenant's limits hold for the whole cell. What other brokers have of it comes with the limit
 (`LimitsOf`), and is asked for only when something is to be added.
 
 Invariants
 - A shard that is closed counts for its tenant no more, though it is still to be freed: whoever
-  leads the partition now counts it.
+  leads the partition now counts it. Of the broker its groups and members are until they are freed,
+  its offsets no longer.
 - Where there are several tenants none has more of the broker's memory than it leaves unused. So
   there is always some for another one, and all who want as much as they can get have equal parts.
 - A tenant's limits are for what is new: groups, members, offsets. Who is a member goes on, with
