@@ -150,6 +150,14 @@ CROWDED = Options(
     topics=(TopicPlan("data3", 1, 3),),
     extras=frozenset({"group limits"}),
 )
+# The same, where coordinators die and come back.
+CROWDED_AND_MOVED = Options(
+    brokers=3,
+    faults=frozenset({"kill", "stop"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 1, 3),),
+    extras=frozenset({"group limits"}),
+)
 # Where brokers are emptied and taken back.
 DRAINED = Options(
     brokers=4,

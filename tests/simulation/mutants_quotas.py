@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from data_plane.broker.produce import produce_response
 from data_plane.broker.quotas import shares
-from data_plane.broker.quotas.held import TenantHoldings
+from data_plane.broker.quotas.held import Held, TenantHoldings
 from data_plane.broker.quotas.rates import Bucket
 from data_plane.broker.quotas.share_exchange import ShareExchange
 from data_plane.broker.quotas.shares import Demand, ShareTable
 from data_plane.broker.quotas.tenant_rates import RateKey, Use
 from data_plane.broker.request.api import RequestContext
 from data_plane.broker.services import Services
-from tests.simulation.mutant import CROWDED, METERED, Mutant, Patch
+from data_plane.groups.loaded_shard import LoadedPartition
+from data_plane.groups.offset_commits import _Growth
+from data_plane.groups.offsets import OffsetStore
+from data_plane.groups.record_formats import OffsetKey
+from tests.simulation.mutant import CROWDED, CROWDED_AND_MOVED, METERED, Mutant, Patch
 from tests.simulation.serving import ServerConnection
 
 
@@ -98,6 +102,33 @@ def _groups_of_others_unknown(patch: Patch) -> None:
     patch.set(TenantHoldings, "_held_elsewhere", held_elsewhere)
 
 
+def _moved_groups_twice(patch: Patch) -> None:
+    """What another coordinator said of a partition counts beside the partition."""
+
+    def counted_twice(self: TenantHoldings) -> Sequence[LoadedPartition]:
+        return ()
+
+    patch.set(TenantHoldings, "_counted_twice", counted_twice)
+
+
+def _old_words_count(patch: Patch) -> None:
+    """What a coordinator said counts, though another one has its partitions by now."""
+
+    def of_groups(self: TenantHoldings) -> Iterable[Held]:
+        return self._elsewhere.values()
+
+    patch.set(TenantHoldings, "_of_groups", of_groups)
+
+
+def _known_offsets_refused(patch: Patch) -> None:
+    """An offset that is there counts as a new one."""
+
+    def add(self: _Growth, offsets: OffsetStore, key: OffsetKey, value: bytes) -> None:
+        self.new[key] = offsets.growth_bytes(key, value)
+
+    patch.set(_Growth, "add", add)
+
+
 QUICK = frozenset({"cap for each", "throttle behind deferred"})
 
 _GROUP_MUTANTS: Iterable[Mutant] = (
@@ -108,6 +139,25 @@ _GROUP_MUTANTS: Iterable[Mutant] = (
         options=CROWDED,
         budget=12,
         is_quick=True,
+    ),
+    Mutant(
+        "known offsets refused",
+        "at a limit an offset that is there is not committed anew",
+        _known_offsets_refused,
+        options=CROWDED,
+        budget=12,
+    ),
+    Mutant(
+        "moved groups count twice",
+        "a coordinator counts its groups, and what the one before it said of them",
+        _moved_groups_twice,
+        options=CROWDED_AND_MOVED,
+    ),
+    Mutant(
+        "words out of date count",
+        "what a coordinator said of groups counts although they are elsewhere",
+        _old_words_count,
+        options=CROWDED_AND_MOVED,
     ),
 )
 

@@ -214,8 +214,10 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "waits for a quota": 1000,
     },
     "group limits": {
-        "groups made under a limit": 100,
-        "groups refused by a limit": 300,
+        "groups made under a limit": 80,
+        "groups refused by a limit": 200,
+        "offsets committed anew under a limit": 50,
+        "offsets refused beside others": 20,
     },
     "stalls": {
         "stalls": 3000,
