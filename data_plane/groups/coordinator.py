@@ -52,7 +52,7 @@ from data_plane.groups.shard import (
     GroupCounters,
     Shard,
 )
-from data_plane.groups.totals import GROUPS, GroupTotals, LimitsOf, no_limits_of
+from data_plane.groups.totals import GroupTotals, LimitsOf, no_limits_of
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import (
     DeletableGroupResult,
@@ -207,8 +207,6 @@ class GroupCoordinator:
                 token, JoinGroupResponse(member_id=request.member_id, error_code=error)
             )
         loaded, error = self._writable(tenant, request.group_id)
-        if loaded is not None and self._is_full(loaded, request.group_id, now_ms):
-            loaded, error = None, ErrorCode.GROUP_MAX_SIZE_REACHED
         if loaded is None:
             self._queue(token, JoinGroupResponse(error_code=error))
             return self._drain()
@@ -272,8 +270,6 @@ class GroupCoordinator:
     ) -> list[Effect]:
         """Commit offsets of topics that exist. The empty group id is allowed, as in Kafka."""
         loaded, error = self._writable(tenant, request.group_id)
-        if loaded is not None and self._is_full(loaded, request.group_id, now_ms):
-            loaded, error = None, ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         if loaded is None:
             self._queue(token, commit_error_response(request, error))
             return self._drain()
@@ -448,16 +444,6 @@ class GroupCoordinator:
         if loaded is not None and len(loaded.shard.appends) >= self.config.appends_in_flight_max:
             return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
         return loaded, error
-
-    def _is_full(self, loaded: LoadedShard, group_id: str, now_ms: int) -> bool:
-        """Whether `group_id` would be one group too many."""
-        shard = loaded.shard
-        if group_id in shard.groups:
-            return False
-        totals, own = self.totals, shard.totals.tenant.group_count
-        if not totals.has_room(self.config.groups_max, totals.group_count, own, 1):
-            return True
-        return shard.refuses(GROUPS, 1, group_id, now_ms)
 
     def _group_id_error(self, group_id: str) -> ErrorCode:
         return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID

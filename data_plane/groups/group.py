@@ -342,15 +342,21 @@ class ClassicGroup:
     def add_pending_member(self, member_id: str) -> Timer:
         """An id has been handed out. Returns the timer that is to take it back."""
         timer = self.pending_join_timers[member_id] = Timer()
-        self._totals.add_member_bytes(PENDING_ID_OVERHEAD_BYTES + len(member_id))
+        self._totals.add_member_bytes(self.pending_bytes(member_id))
         return timer
+
+    def pending_bytes(self, member_id: str) -> int:
+        """What an id takes that has been handed out and is not used yet; 0 for any other."""
+        is_pending = member_id in self.pending_join_timers
+        return PENDING_ID_OVERHEAD_BYTES + len(member_id) if is_pending else 0
 
     def take_pending_member(self, member_id: str) -> bool:
         """Forget a pending member's id. False when there was no such id."""
+        size_bytes = self.pending_bytes(member_id)
         timer = self.pending_join_timers.pop(member_id, None)
         if timer is None:
             return False
-        self._totals.add_member_bytes(-PENDING_ID_OVERHEAD_BYTES - len(member_id))
+        self._totals.add_member_bytes(-size_bytes)
         timer.cancel()
         return True
 

@@ -58,7 +58,9 @@ class Membership:
         """Answered when the join phase ends, or at once with an error."""
         protocols = protocols_of(request)
         group = self._shard.groups.get(request.group_id)
-        error, member_id = self._join_error(group, request, protocols, now_ms)
+        error, member_id = self._join_error(group, request, protocols)
+        if error is ErrorCode.NONE and not self._is_admitted(group, request, protocols, now_ms):
+            error, member_id = ErrorCode.GROUP_MAX_SIZE_REACHED, ""
         if error is not ErrorCode.NONE:
             if error is ErrorCode.GROUP_MAX_SIZE_REACHED and group is not None:
                 self._turn_away(group, request.member_id, now_ms)
@@ -87,12 +89,9 @@ class Membership:
         group: ClassicGroup | None,
         request: JoinGroupRequest,
         protocols: Protocols,
-        now_ms: int,
     ) -> tuple[ErrorCode, str]:
         """The error that refuses a join, if any, and the member id to answer it with."""
         member_id = request.member_id
-        if not self._has_memory(group, request, protocols, now_ms):
-            return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
         if group is None:
             if member_id != "":
                 return ErrorCode.UNKNOWN_MEMBER_ID, member_id
@@ -134,6 +133,19 @@ class Membership:
             case _:
                 return member is not None or len(group.members) < size_max
 
+    def _is_admitted(
+        self,
+        group: ClassicGroup | None,
+        request: JoinGroupRequest,
+        protocols: Protocols,
+        now_ms: int,
+    ) -> bool:
+        """Whether there is room for it. Asked last: what is refused here counts as refused by a
+        limit, and clients do not come again."""
+        if group is None and self._shard.is_one_too_many(request.group_id, now_ms):
+            return False
+        return self._has_memory(group, request, protocols, now_ms)
+
     def _has_memory(
         self,
         group: ClassicGroup | None,
@@ -145,10 +157,12 @@ class Membership:
         those of the tenant. Who brings no more than before may always come back; and who brings
         more, as he owns more by now or was loaded with one of his protocols, is not new."""
         present = None
+        growth_bytes = bytes_of_protocols(protocols)
         if group is not None:
             member_id = group.static_members.get(request.group_instance_id or "")
             present = group.members.get(member_id or request.member_id)
-        growth_bytes = bytes_of_protocols(protocols)
+            # The id that it was given counts already.
+            growth_bytes -= group.pending_bytes(request.member_id)
         if present is None:
             growth_bytes += MEMBER_OVERHEAD_BYTES
         else:

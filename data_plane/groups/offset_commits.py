@@ -122,11 +122,14 @@ class OffsetCommits:
         self, request: OffsetCommitRequest, api_version: int, token: ReplyToken, now_ms: int
     ) -> None:
         """The topics of `request` exist; whoever calls has answered for the others."""
-        error = self._commit_error(request, api_version)
+        group = self._shard.groups.get(request.group_id)
+        error = self._commit_error(group, request, api_version)
+        is_new = error is ErrorCode.NONE and group is None
+        if is_new and self._shard.is_one_too_many(request.group_id, now_ms):
+            error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         if error is not ErrorCode.NONE:
             self._shard.respond(token, commit_error_response(request, error))
             return
-        group = self._shard.groups.get(request.group_id)
         if group is not None and group.state in (
             GroupState.STABLE,
             GroupState.PREPARING_REBALANCE,
@@ -209,8 +212,9 @@ class OffsetCommits:
             growth_bytes,
         )
 
-    def _commit_error(self, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
-        group = self._shard.groups.get(request.group_id)
+    def _commit_error(
+        self, group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int
+    ) -> ErrorCode:
         generation_id = request.generation_id_or_member_epoch
         if group is None:
             if generation_id < 0:

@@ -37,7 +37,7 @@ from data_plane.groups.record_formats import (
     encode_group,
     encode_key,
 )
-from data_plane.groups.totals import GROUP_QUOTAS, TELL_AGAIN_MS, GroupTotals, LimitsOf
+from data_plane.groups.totals import GROUP_QUOTAS, GROUPS, TELL_AGAIN_MS, GroupTotals, LimitsOf
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
 
@@ -275,6 +275,13 @@ class Shard:
             self.counters.refused[quota] += 1
             self._tell_refused(group_id, quota, why, now_ms)
         return bool(why)
+
+    def is_one_too_many(self, group_id: str, now_ms: int) -> bool:
+        """Whether there may be no further group, which this would be."""
+        whole, own = self.totals.whole, self.totals.tenant.group_count
+        if not whole.has_room(self.config.groups_max, whole.group_count, own, 1):
+            return True
+        return self.refuses(GROUPS, 1, group_id, now_ms)
 
     def _tell_refused(self, group_id: str, quota: str, why: str, now_ms: int) -> None:
         """Answers about groups have no place for the words."""

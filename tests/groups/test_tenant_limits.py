@@ -111,6 +111,31 @@ def test_a_group_too_many_is_refused_and_the_others_go_on() -> None:
     assert commit_error(broker, "one more", 0) is ErrorCode.NONE
 
 
+def test_who_is_wrong_anyway_is_told_that_and_not_that_there_is_no_room() -> None:
+    broker = new_broker()
+    member = Member(broker, "a")
+    stable_group(broker, member)
+    broker.services.quotas = SetLimits({quota: TenantLimit(0) for quota in GROUP_QUOTAS})
+    assert join_error(broker, "other", member_id="gone") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert join_error(broker, "g", member_id="gone") is ErrorCode.UNKNOWN_MEMBER_ID
+    nothing_in_common = [("sticky", b"")]
+    inconsistent = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert join_error(broker, "g", protocols=nothing_in_common) is inconsistent
+    assert join_error(broker, "other", protocols=[]) is inconsistent
+    of_another_life = {"member_id": "gone", "generation_id": 1}
+    assert commit_error(broker, "other", 0, **of_another_life) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert commit_error(broker, "g", 0, **of_another_life) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused(broker) == {}
+    assert member.beat() is ErrorCode.NONE
+
+
+def test_an_id_that_was_handed_out_does_not_count_beside_its_member() -> None:
+    broker = new_broker()
+    limit(broker, GROUP_METADATA_BYTES, MEMBER_OVERHEAD_BYTES + len("range") + 100)
+    member = Member(broker, "a", protocols=[("range", b"m" * 100)])
+    assert member.joined(member.send_join(), 100).error_code == ErrorCode.NONE
+
+
 def test_that_a_tenant_is_at_a_limit_is_told_now_and_then() -> None:
     broker = new_broker()
     limit(broker, GROUPS, 0)
