@@ -167,7 +167,7 @@ class Membership:
             growth_bytes += MEMBER_OVERHEAD_BYTES
         else:
             growth_bytes -= bytes_of_protocols(present.protocols)
-        if not self._rebalance.has_memory(growth_bytes):
+        if not self._rebalance.has_memory(request.group_id, growth_bytes, now_ms):
             return False
         return present is not None or not self._shard.refuses(
             GROUP_METADATA_BYTES, growth_bytes, request.group_id, now_ms

@@ -33,7 +33,7 @@ from data_plane.groups.record_formats import (
     OffsetKey,
     encode_committed_offset,
 )
-from data_plane.groups.shard import Shard
+from data_plane.groups.shard import Bound, Shard
 from data_plane.groups.totals import COMMITTED_OFFSETS, GROUP_METADATA_BYTES
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_commit_request import (
@@ -188,11 +188,11 @@ class OffsetCommits:
         """Take out of `growth` the offsets that there is no room for, and answer so for them."""
         shard = self._shard
         refused: list[OffsetKey] = []
-        if growth.larger and not self._has_memory(growth.larger_bytes):
+        if growth.larger and not self._has_memory(growth.larger_bytes, group_id, now_ms):
             refused += growth.larger
             growth.larger.clear()
         if growth.new and not (
-            self._has_memory(growth.new_bytes + growth.larger_bytes)
+            self._has_memory(growth.new_bytes + growth.larger_bytes, group_id, now_ms)
             and not shard.refuses(COMMITTED_OFFSETS, len(growth.new), group_id, now_ms)
             and not shard.refuses(GROUP_METADATA_BYTES, growth.new_bytes, group_id, now_ms)
         ):
@@ -201,16 +201,17 @@ class OffsetCommits:
             _answer_refused(response, group_id, frozenset(refused))
         return refused
 
-    def _has_memory(self, growth_bytes: int) -> bool:
+    def _has_memory(self, growth_bytes: int, group_id: str, now_ms: int) -> bool:
         """Whether the broker may keep so much more of the tenant's offsets."""
         shard = self._shard
         whole, own = shard.totals.whole, shard.totals.tenant
-        return whole.has_room(
+        bound = Bound(
+            "bytes of offsets",
             shard.config.offsets_max_bytes,
             whole.offset_bytes + whole.pending_offset_bytes,
             own.offset_bytes + own.pending_offset_bytes,
-            growth_bytes,
         )
+        return shard.has_room(bound, growth_bytes, group_id, now_ms)
 
     def _commit_error(
         self, group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int

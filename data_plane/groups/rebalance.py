@@ -28,7 +28,7 @@ from data_plane.groups.effects import ReplyToken
 from data_plane.groups.group import ClassicGroup
 from data_plane.groups.group_state import GroupState
 from data_plane.groups.member import Member
-from data_plane.groups.shard import Shard
+from data_plane.groups.shard import Bound, Shard
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
@@ -240,7 +240,7 @@ class Rebalance:
         assignments = {member_id: brought.get(member_id, b"") for member_id in group.members}
         growth_bytes = sum(map(len, assignments.values()))
         growth_bytes -= sum(len(member.assignment) for member in group.members.values())
-        if not self.has_memory(growth_bytes):
+        if not self.has_memory(group.group_id, growth_bytes, now_ms):
             self._reset_assignments(group, ErrorCode.GROUP_MAX_SIZE_REACHED, now_ms)
             self.prepare(group, "no memory left for the assignment", now_ms)
             return
@@ -251,15 +251,16 @@ class Rebalance:
             on_outcome=partial(self._end_sync, group, group.generation_id, assignments),
         )
 
-    def has_memory(self, growth_bytes: int) -> bool:
+    def has_memory(self, group_id: str, growth_bytes: int, now_ms: int) -> bool:
         """Whether members may take so much more of the broker's memory. The tenant's own limit is
         for who is new: a group would come to no end of its rebalances, could its members not be
         given the partitions of one that has gone."""
         if growth_bytes <= 0:
             return True
-        totals = self._shard.totals
-        used, own = totals.whole.member_bytes, totals.tenant.member_bytes
-        return totals.whole.has_room(self._shard.config.members_max_bytes, used, own, growth_bytes)
+        shard = self._shard
+        used, own = shard.totals.whole.member_bytes, shard.totals.tenant.member_bytes
+        bound = Bound("bytes of members", shard.config.members_max_bytes, used, own)
+        return shard.has_room(bound, growth_bytes, group_id, now_ms)
 
     def _end_sync(
         self,

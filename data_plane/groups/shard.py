@@ -37,7 +37,14 @@ from data_plane.groups.record_formats import (
     encode_group,
     encode_key,
 )
-from data_plane.groups.totals import GROUP_QUOTAS, GROUPS, TELL_AGAIN_MS, GroupTotals, LimitsOf
+from data_plane.groups.totals import (
+    BROKER,
+    GROUP_QUOTAS,
+    GROUPS,
+    TELL_AGAIN_MS,
+    GroupTotals,
+    LimitsOf,
+)
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
 
@@ -63,6 +70,15 @@ class ExpiryPause(NamedTuple):
 NO_PAUSE: Final = ExpiryPause(0, 0)
 
 
+class Bound(NamedTuple):
+    """How much a broker may have of something, how much it has, and how much of that a tenant."""
+
+    what: str
+    most: int
+    used: int
+    own: int
+
+
 @dataclass(slots=True)
 class GroupCounters:
     """What has happened since the broker started, for metrics."""
@@ -75,8 +91,10 @@ class GroupCounters:
     offset_expirations: int = 0
     groups_deleted: int = 0
     append_failures: int = 0
-    # By limits of tenants, for each of them.
-    refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GROUP_QUOTAS, 0))
+    # By limits of tenants, for each of them, and by the broker's bounds.
+    refused: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys((*GROUP_QUOTAS, BROKER), 0)
+    )
 
 
 @dataclass(slots=True)
@@ -278,10 +296,24 @@ class Shard:
 
     def is_one_too_many(self, group_id: str, now_ms: int) -> bool:
         """Whether there may be no further group, which this would be."""
-        whole, own = self.totals.whole, self.totals.tenant.group_count
-        if not whole.has_room(self.config.groups_max, whole.group_count, own, 1):
+        used, own = self.totals.whole.group_count, self.totals.tenant.group_count
+        bound = Bound("groups", self.config.groups_max, used, own)
+        return not self.has_room(bound, 1, group_id, now_ms) or self.refuses(
+            GROUPS, 1, group_id, now_ms
+        )
+
+    def has_room(self, bound: Bound, more: int, group_id: str, now_ms: int) -> bool:
+        """Whether the broker may keep so much more of it for the tenant."""
+        what, most, used, own = bound
+        if self.totals.whole.has_room(most, used, own, more):
             return True
-        return self.refuses(GROUPS, 1, group_id, now_ms)
+        self.counters.refused[BROKER] += 1
+        words = (
+            f"The broker has {used} {what}, {own} of them the tenant's, and may have {most}: "
+            f"{more} more is too much for one tenant."
+        )
+        self._tell_refused(group_id, BROKER, words, now_ms)
+        return False
 
     def _tell_refused(self, group_id: str, quota: str, why: str, now_ms: int) -> None:
         """Answers about groups have no place for the words."""

@@ -36,6 +36,8 @@ GROUPS: Final = "groups"
 COMMITTED_OFFSETS: Final = "committed_offsets"
 GROUP_METADATA_BYTES: Final = "group_metadata_bytes"
 GROUP_QUOTAS: Final = (GROUPS, COMMITTED_OFFSETS, GROUP_METADATA_BYTES)
+# Beside them: what there was no room for on the broker.
+BROKER: Final = "broker"
 
 
 class TenantLimit(NamedTuple):

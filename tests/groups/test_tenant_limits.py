@@ -18,6 +18,7 @@ from data_plane.groups.effects import AppendRecords, ClientContext, Respond
 from data_plane.groups.group_state import GroupState
 from data_plane.groups.member import MEMBER_OVERHEAD_BYTES
 from data_plane.groups.totals import (
+    BROKER,
     COMMITTED_OFFSETS,
     GROUP_METADATA_BYTES,
     GROUP_QUOTAS,
@@ -486,6 +487,28 @@ def test_no_tenant_has_more_of_a_broker_than_it_leaves_the_others(bound: dict[st
 def test_a_tenant_that_is_alone_may_have_all() -> None:
     broker = new_broker(group_coordinator_groups_max="30")
     assert fill(broker, "default", 100) == 30
+
+
+@pytest.mark.parametrize(
+    ("bound", "what"),
+    [
+        ({"group_coordinator_groups_max": "2"}, "groups"),
+        ({"group_coordinator_offsets_max_bytes": "1500"}, "bytes of offsets"),
+        ({"group_coordinator_members_max_bytes": "5000"}, "bytes of members"),
+    ],
+)
+def test_what_a_brokers_bounds_refuse_is_told_and_counted(bound: dict[str, str], what: str) -> None:
+    broker = new_broker(**bound)
+    for number in range(5):
+        if "members" in what:
+            join_error(broker, f"g-{number}", protocols=[("range", b"m" * 2_000)])
+        else:
+            commit_error(broker, f"g-{number}", 0)
+    assert refused(broker)[BROKER] >= 2
+    assert set(refused(broker)) == {BROKER}
+    (words,) = told(broker)
+    assert f" {what}, " in words
+    assert words.endswith("more is too much for one tenant.")
 
 
 def test_members_of_one_tenant_leave_room_for_those_of_others() -> None:
