@@ -52,7 +52,7 @@ from data_plane.groups.shard import (
     GroupCounters,
     Shard,
 )
-from data_plane.groups.totals import GroupTotals, LimitsOf, no_limits_of
+from data_plane.groups.totals import GroupTotals, LimitOf, no_limit_of
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import (
     DeletableGroupResult,
@@ -92,10 +92,10 @@ class GroupCoordinator:
         new_uuid: Callable[[], str],
         wall_ms: Callable[[int], int] = lambda now_ms: now_ms,
         expiry_pause: Callable[[str, str], ExpiryPause | None] = lambda tenant, topic: NO_PAUSE,
-        limits_of: LimitsOf = no_limits_of,
+        limit_of: LimitOf = no_limit_of,
     ) -> None:
         """`new_uuid` returns a fresh random UUID as text; it becomes the end of a member id.
-        `wall_ms` is the date at a steady time; `expiry_pause`, `limits_of`: see
+        `wall_ms` is the date at a steady time; `expiry_pause`, `limit_of`: see
         CoordinatorParts."""
         self.config = config
         # While the date or the settings cannot be trusted, nothing expires by them.
@@ -112,7 +112,7 @@ class GroupCoordinator:
             new_uuid=new_uuid,
             counters=self.counters,
             totals=self.totals,
-            limits_of=limits_of,
+            limit_of=limit_of,
             chores=Chores(config.work_per_turn_max),
             wall_ms=wall_ms,
             may_expire=lambda: self.may_expire_offsets,

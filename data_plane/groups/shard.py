@@ -43,7 +43,7 @@ from data_plane.groups.totals import (
     GROUPS,
     TELL_AGAIN_MS,
     GroupTotals,
-    LimitsOf,
+    LimitOf,
 )
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
@@ -110,7 +110,7 @@ class CoordinatorParts:
     chores: Chores
     totals: GroupTotals
     # What a tenant's groups may come to.
-    limits_of: LimitsOf
+    limit_of: LimitOf
     # The date at a steady time: for what is written down, and what is held against that.
     wall_ms: Callable[[int], int]
     # False while the date or the settings cannot be trusted: nothing expires by them.
@@ -130,7 +130,7 @@ class Shard:
         self.config = parts.config
         self.counters = parts.counters
         self.totals = parts.totals.of_shard(tenant)
-        self._limits_of = parts.limits_of
+        self._limit_of = parts.limit_of
         self.wall_ms = parts.wall_ms
         self.may_expire = parts.may_expire
         self._expiry_pause = parts.expiry_pause
@@ -285,7 +285,7 @@ class Shard:
 
     def refuses(self, quota: str, more: int, group_id: str, now_ms: int) -> bool:
         """Whether a limit of the tenant does not allow so much more."""
-        limit = self._limits_of(self.tenant).get(quota)
+        limit = self._limit_of(self.tenant, quota) if more > 0 else None
         if limit is None:
             return False
         why = limit.why_not(self.totals.tenant.use_of(quota), more, quota)

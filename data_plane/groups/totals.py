@@ -5,7 +5,7 @@
                  └─► GroupTotals    of the broker: its memory
 
 A tenant's limits hold for the whole cell. What other brokers have of it comes with the limit
-(`LimitsOf`), and is asked for only when something is to be added.
+(`LimitOf`), and is asked for only when something is to be added.
 
 Invariants
 - A shard that is closed counts for its tenant no more, though it is still to be freed: whoever
@@ -21,7 +21,7 @@ Deliberately absent: who is told what, and what other brokers have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from data_plane.groups.group_state import GroupState
@@ -55,14 +55,13 @@ class TenantLimit(NamedTuple):
         return f"The tenant has {use} {what}, and may have {self.most}: {more} more is too much."
 
 
-# Those of a tenant as of now, by name. What is not named has no limit.
-LimitsOf = Callable[[str], Mapping[str, TenantLimit]]
-NO_LIMITS: Final[Mapping[str, TenantLimit]] = {}
+# A tenant's of that name as of now; None: it has none.
+LimitOf = Callable[[str, str], TenantLimit | None]
 
 
-def no_limits_of(tenant: str) -> Mapping[str, TenantLimit]:
+def no_limit_of(tenant: str, quota: str) -> TenantLimit | None:
     """Nobody has any."""
-    return NO_LIMITS
+    return None
 
 
 class Counts:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from data_plane.broker.request.api import RequestContext
-from data_plane.groups.totals import NO_LIMITS, TenantLimit
+from data_plane.groups.totals import TenantLimit
 
 NOW_MS = 1_700_000_000_000
 
@@ -95,8 +95,8 @@ class FixedQuotas:
         self.thread_clock_reads += 1
         return self.thread_clock_reads * 1_000_000
 
-    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
-        return NO_LIMITS
+    def limit_of_groups(self, tenant_id: str, quota: str) -> TenantLimit | None:
+        return None
 
     def why_no_connection(self, tenant: str) -> str:
         return ""

@@ -51,7 +51,7 @@ class Broker:
         self.coordinator = GroupCoordinator(
             GroupCoordinatorConfig(offsets_topic_num_partitions=PARTITIONS),
             new_uuid=lambda: "uuid",
-            limits_of=self.holdings.limits_of_groups,
+            limit_of=self.holdings.limit_of_groups,
         )
         groups: Any = OnlyCoordinator(self.coordinator)
         self.player.services.groups = groups
@@ -160,9 +160,9 @@ def test_groups_are_counted_over_all_coordinators() -> None:
     cell.tell()
     assert not any(cell.commits_new(partition) for partition in range(PARTITIONS))
     (broker, *_) = cell.brokers
-    limits = broker.holdings.limits_of_groups(ACME.tenant_id)
-    assert limits == {GROUPS: TenantLimit(3, 2)}
-    assert broker.holdings.limits_of_groups("default") == {}
+    assert broker.holdings.limit_of_groups(ACME.tenant_id, GROUPS) == TenantLimit(3, 2)
+    assert broker.holdings.limit_of_groups(ACME.tenant_id, COMMITTED_OFFSETS) is None
+    assert broker.holdings.limit_of_groups("default", GROUPS) is None
 
 
 def test_right_after_a_planned_move_nobody_is_refused_what_he_may_have() -> None:
@@ -200,8 +200,8 @@ def test_what_a_broker_has_not_been_told_of_a_move_is_not_counted_twice() -> Non
     cell.tell(old, cut_off=third)
     cell.tell(new)
     # It has two words of these groups, an old one and a new one.
-    limits = third.holdings.limits_of_groups(ACME.tenant_id)
-    assert limits == {GROUPS: TenantLimit(GROUPS_MAX, 4)}
+    limit = third.holdings.limit_of_groups(ACME.tenant_id, GROUPS)
+    assert limit == TenantLimit(GROUPS_MAX, 4)
 
 
 def test_what_a_third_broker_hears_of_a_move_is_counted_once() -> None:
@@ -213,11 +213,11 @@ def test_what_a_third_broker_hears_of_a_move_is_counted_once() -> None:
     assert cell.leaders[0] is old
     cell.move(0, new)
     cell.tell(new)
-    limits = third.holdings.limits_of_groups(ACME.tenant_id)
-    assert limits == {GROUPS: TenantLimit(GROUPS_MAX, 4)}
+    limit = third.holdings.limit_of_groups(ACME.tenant_id, GROUPS)
+    assert limit == TenantLimit(GROUPS_MAX, 4)
     cell.tell(old)
     cell.tell(new)
-    assert third.holdings.limits_of_groups(ACME.tenant_id) == limits
+    assert third.holdings.limit_of_groups(ACME.tenant_id, GROUPS) == limit
 
 
 STEP_KINDS = ["commit", "commit", "move", "tell", "tell one"]

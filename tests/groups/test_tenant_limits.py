@@ -54,8 +54,8 @@ class SetLimits(NoQuotas):
     def __init__(self, limits: Mapping[str, TenantLimit]) -> None:
         self.limits = limits
 
-    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
-        return self.limits if tenant_id == "default" else {}
+    def limit_of_groups(self, tenant_id: str, quota: str) -> TenantLimit | None:
+        return self.limits.get(quota) if tenant_id == "default" else None
 
 
 def limit(broker: LocalBroker, quota: str, most: int, elsewhere: int = 0) -> None:

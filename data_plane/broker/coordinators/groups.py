@@ -145,7 +145,7 @@ class GroupService:
             wall_ms=services.wall_clock.wall_ms,
             expiry_pause=self._expiry_pause,
             # The quotas are made later, and know what other brokers have.
-            limits_of=lambda tenant_id: services.quotas.limits_of_groups(tenant_id),
+            limit_of=lambda tenant_id, quota: services.quotas.limit_of_groups(tenant_id, quota),
         )
         coordinator.totals.leaves_room = self._has_tenants
         return coordinator

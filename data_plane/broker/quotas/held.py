@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from data_plane.broker.quotas.stored import StoredBytes
-from data_plane.groups.totals import GROUP_QUOTAS, NO_LIMITS, TenantLimit
+from data_plane.groups.totals import GROUP_QUOTAS, TenantLimit
 
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
@@ -134,19 +134,14 @@ class TenantHoldings:
 
     # What is asked
 
-    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
+    def limit_of_groups(self, tenant_id: str, quota: str) -> TenantLimit | None:
         """See the port (request/quotas.py)."""
         name = self._names_by_id.get(tenant_id)
-        if name is None:
-            return NO_LIMITS
-        twice = self._counted_twice()
-        return {
-            quota: TenantLimit(
-                most, self._held_elsewhere(name, quota) - _use_in(twice, tenant_id, quota)
-            )
-            for quota, most in self._limits[name].items()
-            if quota in GROUP_QUOTAS
-        }
+        most = None if name is None else self._limits[name].get(quota)
+        if name is None or most is None:
+            return None
+        twice = _use_in(self._counted_twice(), tenant_id, quota)
+        return TenantLimit(most, self._held_elsewhere(name, quota) - twice)
 
     def why_no_connection(self, tenant: str) -> str:
         """See the port."""

@@ -209,8 +209,8 @@ class BrokerQuotas:
         if use is not None:
             use.handler.take(duration_ns / 1_000_000, now_ms)
 
-    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
-        return self.holdings.limits_of_groups(tenant_id)
+    def limit_of_groups(self, tenant_id: str, quota: str) -> TenantLimit | None:
+        return self.holdings.limit_of_groups(tenant_id, quota)
 
     def why_no_connection(self, tenant: str) -> str:
         why = self.holdings.why_no_connection(tenant)

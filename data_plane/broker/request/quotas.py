@@ -9,11 +9,10 @@ lets everybody go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from data_plane.broker.request.api import RequestContext
-from data_plane.groups.totals import NO_LIMITS, TenantLimit
+from data_plane.groups.totals import TenantLimit
 
 FETCH_BYTES_UNLIMITED = (1 << 31) - 1
 
@@ -54,8 +53,9 @@ class QuotaManager(Protocol):
     def thread_clock_ns(self) -> int:
         """For what the thread that asks takes of a processor."""
 
-    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
-        """What the groups of a tenant may come to, and what other brokers have of it."""
+    def limit_of_groups(self, tenant_id: str, quota: str) -> TenantLimit | None:
+        """How much the groups of a tenant may come to of GROUP_QUOTAS, and what other brokers have
+        of it; None: nothing limits it."""
 
     def why_no_connection(self, tenant: str) -> str:
         """Why the tenant may not have a further connection now; "" when it may."""
@@ -97,8 +97,8 @@ class NoQuotas:
     def thread_clock_ns(self) -> int:
         return 0
 
-    def limits_of_groups(self, tenant_id: str) -> Mapping[str, TenantLimit]:
-        return NO_LIMITS
+    def limit_of_groups(self, tenant_id: str, quota: str) -> TenantLimit | None:
+        return None
 
     def why_no_connection(self, tenant: str) -> str:
         return ""
