@@ -419,6 +419,24 @@ def test_what_is_counted_in_partitions_goes_with_the_word() -> None:
     assert broker.quotas.why_no_connection("acme") == ""
 
 
+def test_what_was_heard_before_the_last_quota_went_does_not_count_with_the_next_one() -> None:
+    broker = Cell(2).brokers[1]
+    broker.limit(connections=3)
+    broker.pass_time(INTERVAL_MS)
+    told = {"acme": {"connections": 3}}
+    document = {"node": 2, "life": 1, "sequence": 1, "demands": [], "held": told}
+    broker.exchange.heard(json.dumps({**document, "partitions": [1]}).encode(), broker.now_ms)
+    assert broker.quotas.why_no_connection("acme") != ""
+    broker.limit()
+    broker.pass_time(INTERVAL_MS)
+    broker.limit(connections=3)
+    assert broker.quotas.why_no_connection("acme") == ""
+    assert broker.exchange._held == {}
+    document["sequence"] = 2
+    broker.exchange.heard(json.dumps(document).encode(), broker.now_ms)
+    assert broker.quotas.why_no_connection("acme") != ""
+
+
 def test_new_connections_wait_for_their_rate_and_too_many_are_turned_away() -> None:
     broker = Shared()
     broker.limit(connections_per_s=2)

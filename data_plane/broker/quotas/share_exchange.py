@@ -101,6 +101,8 @@ class ShareExchange:
     def tick(self, now_ms: int) -> None:
         if not self._sharer.needs_shares():
             self._begun_ms = None
+            # By the time that there is a quota again the others may have other things.
+            self._held.clear()
             return
         begun_ms = self._begun_ms
         if begun_ms is None or now_ms - begun_ms >= INTERVAL_MS:
