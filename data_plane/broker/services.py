@@ -159,6 +159,8 @@ class Services:
     # Calls of the store, and what the controller decides on large images: file work that is slow
     # must hold up neither.
     store_executor: Executor = field(init=False)
+    # What consumers read from disk: it must not hold up what else is done for requests.
+    read_executor: Executor = field(init=False)
     peers: Peers = field(init=False)
     authentication: Authentication = field(init=False)
     groups: GroupService = field(init=False)
@@ -222,7 +224,7 @@ class Services:
         self.image_listeners.append(self.namespaces.image_changed)
         self.share_out(self.unsent)
         self.image_listeners.append(self._follow_tenants)
-        self.store_executor = self.executor
+        self.store_executor = self.read_executor = self.executor
         self.request_work = RequestWork(self.executor, lambda: self.quotas)
         self.projections = Projections(self.partitions)
         self.shown_lags = ShownLags(self)

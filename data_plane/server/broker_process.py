@@ -62,8 +62,11 @@ if TYPE_CHECKING:
     from data_plane.server.control_plane_access import ControlPlaneAccess
 
 TICK_INTERVAL_MS_MAX = 1000
-# File work that holds up requests: cold reads, syncs, metadata commits, searches by time.
+# File work that holds up requests: syncs, metadata commits, followers' reads; and what takes too
+# long for the loop.
 WORKER_THREADS = 8
+# What consumers read from disk, and search by time.
+READER_THREADS = 8
 # After the last answer, for file work under way and for closing the logs. A disk that hangs would
 # hold a stop up for ever; a killed broker loses nothing either.
 CLOSING_S_MAX = 60.0
@@ -142,7 +145,7 @@ class BrokerProcess:
         services = make_services(settings, ports, entry)
         self._make_listeners(services, taken, budget.connections_max)
         services.timers.on_earlier = self._timer.wake_at
-        add_process_metrics(services.metrics, self._listener, self._executor, self._watch)
+        add_process_metrics(services.metrics, self._listener, self._file_jobs, self._watch)
         self._admit_control_plane(services, ports)
         self._services = services
         self._is_open = True
@@ -181,6 +184,7 @@ class BrokerProcess:
     def _make_workers(self) -> None:
         loop, pass_ends = self._loop, self._end_pass_now
         self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", pass_ends, self._watch)
+        self._readers = ThreadExecutor(loop, READER_THREADS, "reader", pass_ends, self._watch)
         self._lanes = {lane: self._make_lane(lane) for lane in Lane}
         self._clients = ClientConnections(
             self._settings, lambda: self._listener, self._executor, self._log
@@ -200,6 +204,7 @@ class BrokerProcess:
         return Ports(
             fs=fs,
             executor=self._executor,
+            read_executor=self._readers,
             maintenance_lanes=self._lanes,
             now_ms=self._clock.now_ms,
             wall_ms=self._clock.wall_ms,
@@ -447,12 +452,18 @@ class BrokerProcess:
         if self._member is not None:
             self._member.disconnect()
         self._executor.close()
+        self._readers.close()
         for lane in self._lanes.values():
             lane.close()
 
     def _is_drained(self) -> bool:
         connections = self._connections()
-        return self._executor.open_count == 0 and all(one.is_answered for one in connections)
+        is_idle = self._file_jobs() == 0
+        return is_idle and all(one.is_answered for one in connections)
+
+    def _file_jobs(self) -> int:
+        """What the threads do for requests, or have next."""
+        return self._executor.open_count + self._readers.open_count
 
     def _connections(self) -> list[Connection]:
         return [connection for listener in self._listeners for connection in listener.connections]

@@ -124,6 +124,8 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     )
     if ports.store_executor is not None:
         services.store_executor = ports.store_executor
+    if ports.read_executor is not None:
+        services.read_executor = ports.read_executor
     services.peers = ports.make_peers(services)
     services.metadata = MetadataWriter(services, ports.now_ms)
     _take_over_logs(services, ports, entry)

@@ -4,7 +4,7 @@ the process."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from data_plane.log.log_directory import LogDirectory
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from data_plane.server.listener import Listener
-    from data_plane.server.thread_executor import ThreadExecutor
 
 
 def starting_page() -> HttpResponse:
@@ -42,10 +41,13 @@ def health_page(
 
 
 def add_process_metrics(
-    registry: CollectorRegistry, listener: Listener, executor: ThreadExecutor, watch: LoopWatch
+    registry: CollectorRegistry,
+    listener: Listener,
+    file_jobs: Callable[[], int],
+    watch: LoopWatch,
 ) -> None:
     """What the page shows of the process, besides what the broker counts."""
     from data_plane.server.process_metrics import ProcessCollector
 
-    registry.register(ProcessCollector(listener, executor))
+    registry.register(ProcessCollector(listener, file_jobs))
     registry.register(LoopCollector(watch))

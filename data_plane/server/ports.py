@@ -52,6 +52,8 @@ class Ports:
       processor.
     - `executor` runs what requests wait for, `maintenance_lanes` the rest: each lane one job after
       the other.
+    - `read_executor` runs what consumers read from disk, which is to hold up nothing else; None
+      when `executor` may do that, too.
     - `store_executor` runs calls of a shared store, which a slow disk must not hold up; None when
       `executor` may do that, too.
     - `shared_store` None: the broker is alone and keeps the metadata in its data directory.
@@ -76,6 +78,7 @@ class Ports:
     measure_space: Callable[[str], tuple[int, int]]
     shared_store: MetadataStore | None = None
     store_executor: Executor | None = None
+    read_executor: Executor | None = None
     sleep_ms: Callable[[int], None] = lambda duration_ms: None
     open_segments_max: int = OPEN_SEGMENTS_MAX
     loop_bounds: LoopBounds = LOOP_BOUNDS

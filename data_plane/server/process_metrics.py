@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from data_plane.server.listener import Listener
-from data_plane.server.thread_executor import ThreadExecutor
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -19,9 +18,9 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class ProcessCollector(Collector):
     """Reads everything when a scraper asks."""
 
-    def __init__(self, listener: Listener, executor: ThreadExecutor) -> None:
+    def __init__(self, listener: Listener, file_jobs: Callable[[], int]) -> None:
         self._listener = listener
-        self._executor = executor
+        self._file_jobs = file_jobs
 
     def collect(self) -> Iterable[Metric]:
         listener = self._listener
@@ -38,7 +37,7 @@ class ProcessCollector(Collector):
                 "Answers that slow clients have not read.",
                 listener.unsent.used,
             ),
-            ("tidewheel_file_jobs", "File work waiting or running.", self._executor.open_count),
+            ("tidewheel_file_jobs", "File work waiting or running.", self._file_jobs()),
             ("process_resident_memory_bytes", "Resident memory.", _resident_bytes()),
             ("process_open_fds", "Open descriptors.", len(os.listdir("/proc/self/fd"))),
         ):

@@ -8,12 +8,14 @@ import pytest
 
 from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.fetch.cold_reads import ANSWER_BYTES_MIN, COLD_READS_AT_ONCE_MAX
+from data_plane.broker.fetch.open_fetches import OpenFetches
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.budget import UNSENT_BYTES_TOTAL_MAX
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import Log
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, Pending, values_of
+from tests.broker.doubles import QueueExecutor
 from tests.broker.replicated_player import ReplicatedPlayer
 from tests.broker.test_fetch import parts
 from tests.broker.test_produce import only
@@ -121,6 +123,23 @@ def test_a_tenant_that_reads_its_whole_past_leaves_the_others_memory_and_threads
     player.run_jobs()
     assert all(poll.is_answered for poll in reading)
     assert (unsent.used, held.used) == (0, 0)
+
+
+def test_what_consumers_read_from_disk_has_threads_of_its_own(broker: BrokerPlayer) -> None:
+    services = broker.services
+    readers = QueueExecutor()
+    services.read_executor = readers
+    services.fetches = OpenFetches(services)
+    polls = [
+        broker.fetch({("orders", 0): 0}, connection=broker.connect())
+        for _ in range(COLD_READS_AT_ONCE_MAX + 1)
+    ]
+    assert len(readers.queue) == COLD_READS_AT_ONCE_MAX
+    assert not broker.executor.queue
+    while readers.queue:
+        readers.run_one()
+        services.wakes.run(broker.now_ms)
+    assert all(poll.is_answered for poll in polls)
 
 
 def test_reads_that_are_under_way_for_one_tenant_are_not_taken_from_anothers_share(

@@ -30,8 +30,8 @@ from data_plane.replica.partition import Partition
 # Answers that clients do not read fill memory (`Services.unsent`). The more of it is taken the less
 # a fetch gets: half of what is left, and never less than this (or one batch).
 ANSWER_BYTES_MIN = 64 << 10
-# Fetches of consumers whose reads threads have, or have next: twice as many as there are threads,
-# so that none is idle until the loop has looked. More would wait where nobody has turns.
+# Fetches of consumers whose reads threads have, or have next: twice as many as there are threads
+# for them, so that none is idle until the loop has looked. More would wait where nobody has turns.
 COLD_READS_AT_ONCE_MAX = 16
 
 
@@ -108,7 +108,9 @@ class ColdReads:
         self._services = services
         # What consumers' reads may bring. Followers are few and read one answer each.
         self.held = Budget()
-        self.work = RequestWork(services.executor, lambda: services.quotas, COLD_READS_AT_ONCE_MAX)
+        self.work = RequestWork(
+            services.read_executor, lambda: services.quotas, COLD_READS_AT_ONCE_MAX
+        )
 
     def answer_bytes(self, connection: ConnectionInfo, wanted: int) -> int:
         """What the answer to a consumer may take of what it wants."""
