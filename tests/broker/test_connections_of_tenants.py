@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from data_plane.broker.authentication.certificates import PeerCertificate, log_in
+from data_plane.broker.authentication.sasl_session import TURNED_AWAY_MS
 from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.quotas.quota_manager import BrokerQuotas
 from data_plane.cell.credentials import Credential, PutCredential, certificate_login
@@ -25,7 +26,6 @@ from tests.broker.sasl_player import (
 from tests.broker.test_quotas_of_strangers import ask_versions, software
 from tests.server.test_listener import Harness, lose
 
-REFUSAL_MS = 100
 WORDS = "The tenant has 2 connections, and may have 2: 1 more is too much."
 
 
@@ -65,7 +65,7 @@ class LimitedBroker(SaslBroker):
 
 def turned_away(connection: SaslConnection) -> tuple[int, Any]:
     assert not connection.info.gate.is_authenticated
-    connection.broker.pass_time(REFUSAL_MS)
+    connection.broker.pass_time(TURNED_AWAY_MS)
     answer = connection.receive_later()
     assert connection.is_closed
     return answer.error_code, answer.error_message
@@ -85,6 +85,18 @@ def test_a_connection_too_many_is_told_so_and_closed(mechanism: str) -> None:
     assert broker.log_in("bob@beta", mechanism).info.gate.is_authenticated
     lose(first.connection)
     assert broker.log_in(mechanism=mechanism).info.gate.is_authenticated
+
+
+def test_who_is_turned_away_is_told_after_a_while_so_that_he_does_not_come_again_at_once() -> None:
+    broker = LimitedBroker(connections=1)
+    broker.log_in()
+    connection = broker.log_in()
+    broker.pass_time(TURNED_AWAY_MS - 1)
+    assert not connection.is_closed
+    assert connection.receive_bare() is None
+    broker.pass_time(1)
+    assert connection.receive_later().error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert connection.is_closed
 
 
 def test_who_does_not_know_the_password_learns_nothing_of_limits() -> None:
@@ -107,7 +119,7 @@ def test_tokens_without_a_header_have_no_answer_for_it() -> None:
     challenge = connection.receive_bare()
     assert challenge is not None
     connection.send_bare(client.final(challenge))
-    broker.pass_time(REFUSAL_MS)
+    broker.pass_time(TURNED_AWAY_MS)
     assert connection.is_closed
     assert connection.receive_bare() is None
 

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 # A client-first message has a name and a nonce; a PLAIN token a name and a password.
 TOKEN_BYTES_MAX = 16_384
 LOGGED_LOGIN_CHARACTERS_MAX = 64
+# How long who is proven, and has no place, waits until he is told: he comes again after it, with a
+# whole handshake, and all clients of his tenant that find none do.
+TURNED_AWAY_MS = 2_000
 
 
 class Told(NamedTuple):
@@ -207,6 +210,7 @@ class SaslSession:
             self._exchange.login,
         )
         shown = login[:LOGGED_LOGIN_CHARACTERS_MAX]
+        delay_ms = authentication.failure_delay_ms
         if refused.error is ErrorCode.SASL_AUTHENTICATION_FAILED:
             if login:
                 authentication.delays.failed(connection.host, login, now_ms)
@@ -214,6 +218,7 @@ class SaslSession:
             outcome = f"{self.mechanism} authentication of {shown!r} failed"
         else:
             outcome = f"{shown!r} is turned away"
+            delay_ms = max(delay_ms, TURNED_AWAY_MS)
         connection.fail(f"{outcome}: {refused.reason}")
         during = "re-authentication" if self.is_again else "authentication"
         message = refused.message or (
@@ -221,9 +226,7 @@ class SaslSession:
             f"{self.mechanism}"
         )
         told = Told(message=message, error=refused.error)
-        authentication.timers.schedule(
-            now_ms + authentication.failure_delay_ms, partial(_tell, on_told, told)
-        )
+        authentication.timers.schedule(now_ms + delay_ms, partial(_tell, on_told, told))
 
 
 def _tell(on_told: OnTold, told: Told, now_ms: int) -> None:
