@@ -45,8 +45,9 @@ class CellAdminService(CellAdminServicer):
         def decide(image: MetadataImage, results: list[Result]) -> Sequence[Change]:
             return decide_declarations(self._services, image, wanted, results)
 
+        cost = sum(max(1, one.topic.partitions) for one in request.resources)
         results, version = await self._commit(
-            decide, author_of(context), validate_only=request.validate_only
+            decide, author_of(context), cost, validate_only=request.validate_only
         )
         return messages.ApplyResponse(results=map(write_result, results), version=version)
 
@@ -59,7 +60,7 @@ class CellAdminService(CellAdminServicer):
         def decide(image: MetadataImage, results: list[Result]) -> Sequence[Change]:
             return decide_deletions(self._services, image, wanted, results)
 
-        results, version = await self._commit(decide, author_of(context))
+        results, version = await self._commit(decide, author_of(context), len(request.deletions))
         return messages.DeleteResponse(results=map(write_result, results), version=version)
 
     @answered
@@ -91,7 +92,7 @@ class CellAdminService(CellAdminServicer):
         return await asyncio.to_thread(write_cell, image, brokers, controller)
 
     async def _commit(
-        self, decide: Decide, author: Author, *, validate_only: bool = False
+        self, decide: Decide, author: Author, cost: int, *, validate_only: bool = False
     ) -> tuple[list[Result], int]:
         """The results, and the version at which they are in force."""
         services = self._services
@@ -107,6 +108,7 @@ class CellAdminService(CellAdminServicer):
                 decided,
                 lambda error: done((results, services.image.version), error),
                 author=author,
+                cost=cost,
             )
 
         return await self.calls.begin(start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.broker.cell.metadata_writer import DECISIONS_PER_COMMIT_MAX, OUTCOME_TIMEOUT_MS
+from data_plane.broker.cell.waiting_writes import COST_MAX
 from data_plane.cell.changes import (
     AllocateProducerIds,
     Change,
@@ -376,6 +378,29 @@ def test_who_has_waited_too_long_was_decided_once_before_he_is_told(member: Memb
     member.pass_time(2_000, 100)
     assert "b" not in member.image.topics_of("default")
     assert noted == ["decided", "told", "refused", "told"]
+
+
+def test_long_decisions_are_made_one_in_a_turn() -> None:
+    member = Member(is_shared=False)
+    decided: list[int] = []
+    outcomes: list[BaseException | None] = []
+    writer = member.services.metadata
+    member.write(topic("a", 1))
+
+    def decide(number: int, image: MetadataImage) -> Sequence[Change]:
+        decided.append(number)
+        return ()
+
+    for number in range(3):
+        writer.write(partial(decide, number), outcomes.append, cost=COST_MAX)
+    assert decided == [], "they wait for the commit"
+    member.run_jobs()
+    assert decided == [0], "nothing has to be committed, and the rest waits for another turn"
+    for _ in range(2):
+        member.pass_time(1)
+    assert decided == [0, 1, 2]
+    assert outcomes == [None] * 3
+    assert writer.is_idle
 
 
 def test_a_writer_may_give_up_sooner(member: Member) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.broker.cell.waiting_writes import (
+    COST_MAX,
     WAITING_MAX,
     TooManyWaiting,
     WaitingWrites,
@@ -26,9 +27,11 @@ def nothing(image: MetadataImage) -> Sequence[Change]:
     return ()
 
 
-def wanted(tenant: str | None, epoch: int | None = None, deadline_ms: int = 0) -> Wanted:
+def wanted(
+    tenant: str | None, epoch: int | None = None, deadline_ms: int = 0, cost: int = 1
+) -> Wanted:
     author = None if tenant is None else Author(KAFKA_SOURCE, tenant, "User:alice")
-    return Wanted(nothing, lambda error: None, epoch, deadline_ms, author)
+    return Wanted(nothing, lambda error: None, epoch, deadline_ms, author, cost)
 
 
 def names(taken: Sequence[Wanted]) -> str:
@@ -92,6 +95,19 @@ def test_whoever_has_too_many_is_told_that_nothing_came_of_the_last_one() -> Non
     assert "of control planes wait" in str(TooManyWaiting(""))
     lost = commit_refusal(StoreUnavailable("it is away"))
     assert lost.message == "The metadata store did not commit: it is away"
+
+
+def test_what_is_decided_together_is_bounded_by_what_it_costs() -> None:
+    waiting = WaitingWrites()
+    for tenant, cost in (("a", COST_MAX), ("a", 1), ("b", COST_MAX - 1), ("b", 1), ("c", 10)):
+        waiting.add(wanted(tenant, cost=cost))
+    assert names(waiting.take(9)) == "a"
+    assert names(waiting.take(9)) == "bc"
+    assert names(waiting.take(9)) == "ab"
+    for whose in (None, None, "a"):
+        waiting.add(wanted(whose, cost=3 * COST_MAX))
+    # However much it costs, one is taken.
+    assert [names(waiting.take(9)) for _ in range(3)] == [".", ".", "a"]
 
 
 def test_who_has_waited_too_long_waits_no_more() -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from data_plane.broker.admin.acl_filters import AclFilter
+from data_plane.broker.cell.waiting_writes import COST_MAX
 from data_plane.broker.request.api import Deferred, HandlerTable, LongAnswer, RequestContext
 from data_plane.broker.request.authorizer import CLUSTER_NAME
 from data_plane.broker.request.refusal import Refusal, commit_refusal
@@ -117,7 +118,7 @@ def handle_create_acls(
         failure = None if error is None else commit_refusal(error)
         deferred.complete(_created(outcome or failure for outcome in outcomes))
 
-    services.metadata.write(decide, done, author=context.author)
+    services.metadata.write(decide, done, author=context.author, cost=len(wanted))
     return deferred
 
 
@@ -252,7 +253,8 @@ def handle_delete_acls(
             )
         )
 
-    services.metadata.write(decide, done, author=context.author)
+    # Each of the filters may look at all that the tenant has.
+    services.metadata.write(decide, done, author=context.author, cost=COST_MAX)
     return deferred
 
 

@@ -242,7 +242,7 @@ def _alter(
             failed = commit_refusal(error)
             respond([_Outcome(resource, refusal or failed) for resource, refusal in outcomes])
 
-    services.metadata.write(decide, done, author=context.author)
+    services.metadata.write(decide, done, author=context.author, cost=len(resources))
 
 
 def _is_new_group(image: MetadataImage, change: AlterConfigs) -> bool:

@@ -165,7 +165,7 @@ def handle_alter(
             )
         )
 
-    services.metadata.write(decide, done, author=context.author)
+    services.metadata.write(decide, done, author=context.author, cost=len(request.entries))
     return deferred
 
 

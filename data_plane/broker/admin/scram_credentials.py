@@ -173,7 +173,7 @@ def handle_alter(
         else:
             deferred.complete(_response({name: outcomes[name] for name in names}))
 
-    services.metadata.write(decide, done, author=context.author)
+    services.metadata.write(decide, done, author=context.author, cost=len(names))
     return deferred
 
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.broker.cell.metadata_follower import MetadataUpdate, apply_update, read_update
 from data_plane.broker.cell.waiting_writes import (
+    COST_MAX,
     Decide,
     OnDone,
     TooManyWaiting,
@@ -78,6 +79,8 @@ class MetadataWriter:
         # A commit, or the question whether one is needed, is under way.
         self._is_busy = False
         self._is_looping = False
+        # It goes on in another turn.
+        self._is_due = False
 
     @property
     def is_idle(self) -> bool:
@@ -96,10 +99,12 @@ class MetadataWriter:
         deadline_ms: int | None = None,
         *,
         author: Author | None = None,
+        cost: int = 1,
     ) -> None:
         """Commit what `decide` wants. `on_done` may be called before this returns.
 
-        `author` is who asked for it, for those who follow the feed; None: the cell itself. With a
+        `author` is who asked for it, for those who follow the feed; None: the cell itself. `cost`
+        is about how many things `decide` goes through: many long ones do not go together. With a
         `controller_epoch` the store refuses the commit (StaleControllerEpoch) when that is not the
         current one. A store that cannot be reached is asked until `deadline_ms`, or for
         OUTCOME_TIMEOUT_MS. Other errors: what `decide` raised; StoreUnavailable, when the outcome
@@ -107,7 +112,7 @@ class MetadataWriter:
         author's tenant asks for too much; and what a store raises that is damaged."""
         latest_ms = self._now_ms() + OUTCOME_TIMEOUT_MS
         deadline_ms = latest_ms if deadline_ms is None else min(deadline_ms, latest_ms)
-        wanted = Wanted(decide, on_done, controller_epoch, deadline_ms, author)
+        wanted = Wanted(decide, on_done, controller_epoch, deadline_ms, author, cost)
         try:
             self._waiting.add(wanted)
         except TooManyWaiting as error:
@@ -120,12 +125,23 @@ class MetadataWriter:
             # Called by what this loop has called: it goes on there.
             return
         self._is_looping = True
+        cost = 0
         try:
-            while self._waiting and not self._is_busy:
+            while self._waiting and not self._is_busy and cost < COST_MAX:
                 self._is_busy = True
-                self._attempt(self._waiting.take(DECISIONS_PER_COMMIT_MAX))
+                wanted = self._waiting.take(DECISIONS_PER_COMMIT_MAX)
+                cost += sum(item.cost for item in wanted)
+                self._attempt(wanted)
         finally:
             self._is_looping = False
+        if self._waiting and not self._is_busy and not self._is_due:
+            # Nothing had to be committed. The rest is decided in another turn of the loop.
+            self._is_due = True
+            self._services.timers.schedule(self._now_ms(), self._go_on)
+
+    def _go_on(self, now_ms: int) -> None:
+        self._is_due = False
+        self._next()
 
     def _attempt(self, wanted: list[Wanted]) -> None:
         """Decide all on the image of now, and commit or, without changes, conclude."""

@@ -13,6 +13,7 @@ Invariants
 - Changes of different controller epochs are not taken together. Only the cell's own have any; when
   tenants wait two such commits do not follow each other.
 - A tenant has at most WAITING_MAX waiting.
+- What is taken together costs COST_MAX, and that of one more: what is decided in one go is bounded.
 
 Deliberately absent: deciding and committing (metadata_writer.py).
 """
@@ -31,6 +32,8 @@ from data_plane.cell.metadata import MetadataImage
 from data_plane.wire.errors import ErrorCode
 
 WAITING_MAX: Final = 1_000
+# In things that are made or changed: partitions, ACLs, resources. Some ten milliseconds.
+COST_MAX: Final = 2_000
 
 # Returns the changes to commit; none at all means that the image is already as wanted.
 Decide = Callable[[MetadataImage], Sequence[Change]]
@@ -59,6 +62,8 @@ class Wanted:
     controller_epoch: int | None
     deadline_ms: int
     author: Author | None
+    # About how many things its decision goes through.
+    cost: int = 1
     is_answered: bool = False
     # Its decision has been called once at least: `on_done` may go by what that has noted.
     is_decided: bool = False
@@ -95,21 +100,29 @@ class WaitingWrites:
         own = self._own
         epoch = own[0].controller_epoch if own else None
         taken: list[Wanted] = []
+        cost = 0
         if epoch is None or not (self._of_tenants and self._were_controllers):
             most_own = most if epoch is not None or not self._of_tenants else most // 2
-            while own and own[0].controller_epoch == epoch and len(taken) < most_own:
+            while (
+                own
+                and own[0].controller_epoch == epoch
+                and len(taken) < most_own
+                and cost < COST_MAX
+            ):
                 taken.append(own.popleft())
+                cost += taken[-1].cost
         self._were_controllers = bool(taken) and epoch is not None
         if not self._were_controllers:
-            self._take_turns(taken, most)
+            self._take_turns(taken, most, cost)
         return taken
 
-    def _take_turns(self, taken: list[Wanted], most: int) -> None:
+    def _take_turns(self, taken: list[Wanted], most: int, cost: int) -> None:
         tenants = self._of_tenants
-        while tenants and len(taken) < most:
+        while tenants and len(taken) < most and cost < COST_MAX:
             tenant = next(iter(tenants))
             waiting = tenants.pop(tenant)
             taken.append(waiting.popleft())
+            cost += taken[-1].cost
             if waiting:
                 tenants[tenant] = waiting
 

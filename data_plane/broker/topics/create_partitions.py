@@ -61,7 +61,10 @@ def handle_create_partitions(
                     results[name] = _failure(name, refusal)
         deferred.complete(CreatePartitionsResponse(results=list(results.values())))
 
-    services.metadata.write(decide, done, author=context.author)
+    # More than are made, where there are some already.
+    partitions = sum(max(1, topic.count) for topic in request.topics)
+    cost = min(partitions, PARTITIONS_PER_REQUEST_MAX)
+    services.metadata.write(decide, done, author=context.author, cost=cost)
     return deferred
 
 

@@ -120,8 +120,14 @@ def handle_create_topics(
         finish_frame([frame])
         deferred.complete([frame])
 
-    services.metadata.write(decide, done, author=context.author)
+    services.metadata.write(decide, done, author=context.author, cost=_cost_of(request))
     return deferred
+
+
+def _cost_of(request: CreateTopicsRequest) -> int:
+    """How many partitions are asked for, or topics with the default's; as many as it may make."""
+    counts = (max(1, topic.num_partitions, len(topic.assignments)) for topic in request.topics)
+    return min(sum(counts), PARTITIONS_PER_REQUEST_MAX)
 
 
 def _take_refused(context: RequestContext, request: CreateTopicsRequest) -> list[_Creation]:

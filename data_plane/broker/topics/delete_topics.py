@@ -66,7 +66,7 @@ def handle_delete_topics(
                     result.error_message = refusal.message
         deferred.complete(DeleteTopicsResponse(responses=results))
 
-    services.metadata.write(decide, done, author=context.author)
+    services.metadata.write(decide, done, author=context.author, cost=len(wanted))
     return deferred
 
 
