@@ -24,7 +24,7 @@ from data_plane.broker.quotas.tenant_rates import (
 from data_plane.broker.request.api import Buffer, ConnectionInfo
 from data_plane.broker.request.peers import OnResponse
 from data_plane.broker.request.principal import Principal
-from data_plane.cell.changes import AlterConfigs, Change, RegisterBroker
+from data_plane.cell.changes import AlterConfigs, Change, ChangeBroker, RegisterBroker
 from data_plane.cell.client_quotas import AlterClientQuotas, QuotaEntity
 from data_plane.cell.metadata import ResourceType
 from data_plane.cell.tenant_quotas import PRODUCE_CAPACITY, PutTenantQuotas, TenantQuotas
@@ -371,6 +371,46 @@ def test_a_word_of_another_broker_costs_what_it_says(monkeypatch: pytest.MonkeyP
     assert namespaces["t5"].storage_refusal
     broker.exchange.heard(word(2, 3, {}, {}), broker.now_ms)
     assert not namespaces["t5"].storage_refusal
+
+
+def test_a_round_looks_at_tenants_that_hold_something() -> None:
+    cell = Cell()
+    broker = cell.brokers[1]
+    names = [f"t{number}" for number in range(100)]
+    for name in names:
+        broker.make_tenant(name)
+    limits = TenantQuotas(storage_bytes=1_000, connections=10)
+    broker.commit(*(PutTenantQuotas(name, limits) for name in names))
+    share = broker.services.connections.of("t7")
+    share.add(2)
+    holdings = broker.quotas.holdings
+    looked_at: list[str] = []
+
+    class Looked(dict[str, dict[str, int]]):
+        def __getitem__(self, name: str) -> dict[str, int]:
+            looked_at.append(name)
+            return super().__getitem__(name)
+
+        def items(self) -> Any:
+            raise AssertionError("it walks through all of them")
+
+    holdings._limits = Looked(holdings._limits)
+    assert holdings.look().counts == {"t7": {"connections": 2}}
+    assert looked_at == ["t7"]
+
+
+def test_what_a_broker_that_is_gone_has_stored_counts_no_more() -> None:
+    broker = Cell(2).brokers[1]
+    broker.limit(storage_bytes=1_000)
+    broker.pass_time(INTERVAL_MS)
+    acme = broker.services.namespaces.names["acme"]
+    broker.exchange.heard(word(2, 1, {}, {"acme": 1_000}), broker.now_ms)
+    broker.pass_time(INTERVAL_MS)
+    assert acme.storage_refusal
+    there = broker.services.image.brokers[2]
+    broker.commit(ChangeBroker(replace(there, is_fenced=True)))
+    broker.pass_time(INTERVAL_MS)
+    assert not acme.storage_refusal
 
 
 def test_what_tenants_store_is_as_the_last_word_of_a_broker_that_serves_says() -> None:

@@ -19,7 +19,8 @@ and they are about to come to the others.
 
 Invariants
 - Nothing is counted twice.
-- What is asked costs the same however much there is, and nothing where a tenant has no limits.
+- What is asked costs the same however much there is, and nothing where a tenant has no limits. What
+  the others are told costs what there is to tell, however many tenants have limits.
 
 Deliberately absent: what is refused, and how it is told.
 """
@@ -66,8 +67,11 @@ class TenantHoldings:
         self._now_ms = now_ms
         # Limits by tenant, of those that have any.
         self._limits: dict[str, dict[str, int]] = {}
-        # Of those whose groups are limited, by what coordinators know them by.
+        # Of those whose groups are limited, by what coordinators know them by, and the other way.
         self._names_by_id: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        # Those whose storage is limited.
+        self._storing: frozenset[str] = frozenset()
         self._stored = StoredBytes(services.partitions)
         self._elsewhere: dict[int, Held] = {}
         # How often a connection was refused.
@@ -92,19 +96,23 @@ class TenantHoldings:
                 self._limits[name] = limits
                 if not limits.keys().isdisjoint(GROUP_QUOTAS):
                     self._names_by_id[tenant.tenant_id] = name
+        self._ids = {name: tenant_id for tenant_id, name in self._names_by_id.items()}
+        self._storing = frozenset(name for name, limits in self._limits.items() if STORED in limits)
         for name, names in self._services.namespaces.names.items():
             if STORED not in self._limits.get(name, {}):
                 names.storage_refusal = ""
 
     def look(self) -> Held:
         """What the other brokers are to know. Some of what is stored is looked at."""
-        self._stored.look_on([name for name, limits in self._limits.items() if STORED in limits])
-        ids = {name: tenant_id for tenant_id, name in self._names_by_id.items()}
+        before = self._stored.sizes
+        self._stored.look_on(self._storing)
+        self._judge_storage(_changed(before, self._stored.sizes))
+        ids = self._ids
         twice = self._counted_twice() if ids else []
         counts = {}
-        for name, limits in self._limits.items():
+        for name in self._holders():
             here = {}
-            for quota in limits:
+            for quota in self._limits[name]:
                 use = (
                     self._groups_here(ids[name], quota, twice)
                     if quota in GROUP_QUOTAS
@@ -122,8 +130,12 @@ class TenantHoldings:
         """What the other brokers have, as they have said last, whoever was heard last at the end;
         the mapping may change. None: something may be new of each tenant."""
         self._elsewhere = elsewhere
+        self._judge_storage(self._storing if tenants is None else tenants)
+
+    def _judge_storage(self, tenants: Iterable[str]) -> None:
+        """Whether these may store more. What they have may have changed."""
         names = self._services.namespaces.names
-        for tenant in self._limits if tenants is None else tenants:
+        for tenant in tenants:
             limit = self._limits.get(tenant, {}).get(STORED)
             if limit is None or tenant not in names:
                 continue
@@ -154,6 +166,15 @@ class TenantHoldings:
         return why
 
     # What there is
+
+    def _holders(self) -> Sequence[str]:
+        """Tenants with limits that may hold something."""
+        holders = {*self._stored.sizes, *self._services.connections.used_by()}
+        if self._ids:
+            names_by_id = self._names_by_id
+            tenant_ids = self._coordinator.totals.tenants
+            holders.update(names_by_id[each] for each in tenant_ids if each in names_by_id)
+        return sorted(holders & self._limits.keys())
 
     def _here(self, tenant: str, quota: str) -> int:
         if quota == STORED:
@@ -204,3 +225,9 @@ class TenantHoldings:
 def _use_in(partitions: Sequence[LoadedPartition], tenant_id: str, quota: str) -> int:
     shards = (partition.shards.get(tenant_id) for partition in partitions)
     return sum(one.shard.totals.use_of(quota) for one in shards if one is not None)
+
+
+def _changed(before: Mapping[str, int], now: Mapping[str, int]) -> Iterable[str]:
+    if before is now:
+        return ()
+    return [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]

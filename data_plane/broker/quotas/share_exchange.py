@@ -78,6 +78,8 @@ class ShareExchange:
         self._now_ms = now_ms
         self._table: ShareTable[RateKey] = ShareTable(services.node_id)
         self._held: dict[int, Held] = {}
+        # Tenants of words that have gone with their brokers: they hold less.
+        self._lessened: set[str] = set()
         self._sequence = 0
         self._begun_ms: int | None = None
         # Of this life of the broker.
@@ -103,6 +105,7 @@ class ShareExchange:
             self._begun_ms = None
             # By the time that there is a quota again the others may have other things.
             self._held.clear()
+            self._lessened.clear()
             return
         begun_ms = self._begun_ms
         if begun_ms is None or now_ms - begun_ms >= INTERVAL_MS:
@@ -116,6 +119,7 @@ class ShareExchange:
             self._follow(now_ms)
             if not self._others():
                 self._table.confirmed(now_ms)
+            self._lessened.clear()
             self._sharer.set_held(self._held)
             self._apply(now_ms)
 
@@ -138,7 +142,7 @@ class ShareExchange:
                     on_response = partial(self._answered, node_id, self._sequence)
                     key = int(ApiKey.PUSH_TELEMETRY)
                     self._peers.send(node_id, key, API_VERSION, [bytearray(body)], on_response)
-        self._sharer.set_held(self._held)
+        self._sharer.set_held(self._held, self._take_lessened())
         self._apply(now_ms)
 
     def _answered(self, node_id: int, sequence: int, body: memoryview | None, now_ms: int) -> None:
@@ -175,7 +179,7 @@ class ShareExchange:
             self._held[node_id] = held
             tenants = before.keys() | counts.keys()
             changed = [one for one in tenants if before.get(one) != counts.get(one)]
-            self._sharer.set_held(self._held, changed)
+            self._sharer.set_held(self._held, [*changed, *self._take_lessened()])
         self._apply(now_ms)
 
     # What is known
@@ -192,9 +196,13 @@ class ShareExchange:
     def _follow(self, now_ms: int) -> None:
         others = self._others()
         for node_id in self._held.keys() - others:
-            del self._held[node_id]
+            self._lessened.update(self._held.pop(node_id).counts)
         self._table.set_brokers(others, now_ms)
         self._table.set_caps(self._sharer.share_caps(), now_ms)
+
+    def _take_lessened(self) -> Collection[str]:
+        lessened, self._lessened = self._lessened, set()
+        return lessened
 
     def _apply(self, now_ms: int) -> None:
         changed = self._table.take_changed()
