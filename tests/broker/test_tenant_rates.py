@@ -13,10 +13,12 @@ import pytest
 from data_plane.broker.quotas.held import Held
 from data_plane.broker.quotas.quota_manager import BrokerQuotas
 from data_plane.broker.quotas.share_exchange import INTERVAL_MS, ShareExchange
-from data_plane.broker.quotas.shares import UNHEARD_MS
+from data_plane.broker.quotas.shares import UNHEARD_MS, Demand
 from data_plane.broker.quotas.tenant_rates import (
     CONSUME,
     PRODUCE,
+    RATES,
+    REQUESTS,
     RateKey,
     TenantRateTable,
     Use,
@@ -371,6 +373,42 @@ def test_a_word_of_another_broker_costs_what_it_says(monkeypatch: pytest.MonkeyP
     assert namespaces["t5"].storage_refusal
     broker.exchange.heard(word(2, 3, {}, {}), broker.now_ms)
     assert not namespaces["t5"].storage_refusal
+
+
+def test_a_period_ends_for_those_who_have_taken_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = TenantRateTable()
+    limits = TenantQuotas(requests_per_s=2)
+    names = [f"t{number}" for number in range(100)]
+    table.set_tenants({name: TenantImage(name, name, quotas=limits) for name in names})
+    shares = dict(table.caps())
+    table.set_shares(shares, list(shares), {}, 1, 0)
+    table.end_period(500, 500)
+    ended: list[Use] = []
+
+    def end_period(use: Use, duration_ms: int, now_ms: int) -> Demand:
+        ended.append(use)
+        return plain_end_period(use, duration_ms, now_ms)
+
+    plain_end_period = Use.end_period
+    monkeypatch.setattr(Use, "end_period", end_period)
+    assert table.end_period(500, 1_000) == {}
+    assert ended == []
+    of_t7 = table.of("t7")
+    assert of_t7 is not None
+    of_t7.requests.take(10, 1_000)
+    # It owes for five seconds, and what it has given fades.
+    for now_ms in range(1_500, 6_500, 500):
+        assert list(table.end_period(500, now_ms)) == [RateKey("t7", REQUESTS)]
+        assert len(ended) == len(RATES)
+        ended.clear()
+    for now_ms in range(6_500, 60_000, 500):
+        table.end_period(500, now_ms)
+    assert table.end_period(500, 60_000) == {}
+    ended.clear()
+    table.end_period(500, 60_500)
+    assert ended == []
 
 
 def test_a_round_looks_at_tenants_that_hold_something() -> None:

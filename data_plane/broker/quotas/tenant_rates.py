@@ -124,9 +124,11 @@ class Use:
 class TenantRates:
     """Of one tenant."""
 
-    __slots__ = ("connections", "consume", "handler", "produce", "requests")
+    __slots__ = ("connections", "consume", "handler", "is_awake", "produce", "requests")
 
     def __init__(self) -> None:
+        # Whether something may have been taken since it was last found idle.
+        self.is_awake = False
         self.produce = Use()
         self.consume = Use()
         self.requests = Use()
@@ -145,6 +147,8 @@ class TenantRateTable:
         self._quotas: Mapping[str, TenantQuotas] = {}
         self._caps: Mapping[RateKey, float] = {}
         self._uses: dict[str, TenantRates] = {}
+        # Those of them that are awake. The others have nothing to tell.
+        self._awake: dict[str, TenantRates] = {}
         # Those of them that no `set_shares` has limited yet.
         self._unlimited: set[str] = set()
         self._has_floors = False
@@ -174,6 +178,7 @@ class TenantRateTable:
         kept = tenants.keys() | {DEFAULT_TENANT} if self._has_floors else self._quotas.keys()
         for name in self._uses.keys() - kept:
             del self._uses[name]
+            self._awake.pop(name, None)
         for name in self._quotas:
             self.of(name)
 
@@ -188,19 +193,29 @@ class TenantRateTable:
     def of(self, tenant: str) -> TenantRates | None:
         """None: nothing is measured."""
         use = self._uses.get(tenant)
-        if use is None and (self._has_floors or tenant in self._quotas):
+        if use is None:
+            if not self._has_floors and tenant not in self._quotas:
+                return None
             use = self._uses[tenant] = TenantRates()
             self._unlimited.add(tenant)
+        if not use.is_awake:
+            use.is_awake = True
+            self._awake[tenant] = use
         return use
 
     def end_period(self, duration_ms: int, now_ms: int) -> Mapping[RateKey, Demand]:
         """What was given since the last one ended; nothing of who has taken nothing."""
         demands = {}
-        for name, use in self._uses.items():
+        awake, self._awake = self._awake, {}
+        for name, use in awake.items():
+            use.is_awake = False
             for rate in RATES:
                 demand = use.of(rate).end_period(duration_ms, now_ms)
                 if demand != NO_DEMAND:
                     demands[RateKey(name, rate)] = demand
+                    use.is_awake = True
+            if use.is_awake:
+                self._awake[name] = use
         for rate, periods in self._contended.items():
             self._contended[rate] = max(0, periods - 1)
         self.demands = demands
