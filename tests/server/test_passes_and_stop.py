@@ -20,8 +20,10 @@ DRAIN_MS = 20_000
 ENDS = [
     "timer cancelled",
     "work ends",
+    "file reading ends",
     "maintenance ends",
     "last outcome of work",
+    "last outcome of file reading",
     "last outcome of maintenance",
     "logs close",
     "store closes",
@@ -88,6 +90,7 @@ class Player:
         self.listener = self._listener()
         self.other_listener = self._listener()
         self.executor = self._executor("work")
+        self.readers = self._executor("file reading")
         note = self.events.append
         self.services: Any = SimpleNamespace(
             wakes=SimpleNamespace(woken=True, run=lambda now_ms: self._do("wakes")),
@@ -112,6 +115,7 @@ class Player:
                 wake_at=self.wakes.append, cancel=lambda: note("timer cancelled")
             ),
             "_executor": self.executor,
+            "_readers": self.readers,
             "_clients": SimpleNamespace(look_for_new_files=lambda now_ms: note("files")),
             "_lanes": {Lane.CLEANER: self._executor("maintenance")},
         }
@@ -209,6 +213,7 @@ def test_a_stop_waits_for_what_was_received_and_for_its_answers() -> None:
         connection.has_backlog = True
         connection.is_answered = False
         player.executor.open_count = 1
+        player.readers.open_count = 1
 
         def after(cause: str, event: str, part: Any, name: str, value: Any) -> None:
             def happen() -> None:
@@ -220,6 +225,7 @@ def test_a_stop_waits_for_what_was_received_and_for_its_answers() -> None:
         after("polls end", "backlog handled", connection, "has_backlog", False)
         after("wakes", "answered", connection, "is_answered", True)
         after("answered", "synced", player.executor, "open_count", 0)
+        after("synced", "read", player.readers, "open_count", 0)
         await player.process._stop()
         assert player.events == [
             "accepts no more",
@@ -232,6 +238,7 @@ def test_a_stop_waits_for_what_was_received_and_for_its_answers() -> None:
             "wakes",
             "answered",
             "synced",
+            "read",
             "closed",
             "gone",
             *ENDS,
