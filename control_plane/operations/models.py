@@ -17,6 +17,7 @@ from control_plane.tenancy.ids import ID_CHARACTERS_MAX, TypedIdField
 from control_plane.tenancy.models import TenantModel
 
 KEY_HASH_CHARACTERS = 64
+ACTOR_NAME_CHARACTERS_MAX = 254
 ORGANIZATION_CREATED = "organization.create"
 
 
@@ -70,7 +71,7 @@ class AuditEvent(models.Model):
     at = models.DateTimeField(auto_now_add=True)
     actor_kind = models.CharField(max_length=10, choices=ActorKind.choices)
     actor_id = models.CharField(max_length=ID_CHARACTERS_MAX, blank=True, default="")
-    actor_name = models.CharField(max_length=254, blank=True, default="")
+    actor_name = models.CharField(max_length=ACTOR_NAME_CHARACTERS_MAX, blank=True, default="")
     address = models.GenericIPAddressField(null=True, blank=True, unpack_ipv4=True)
     action = models.CharField(max_length=60)
     resource_id = models.CharField(max_length=ID_CHARACTERS_MAX)

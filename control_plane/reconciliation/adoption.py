@@ -12,30 +12,35 @@ Invariants
 - A row that REST declares keeps what is declared.
 - What was deleted here is not made again by what is heard late: an id that the outbox knows is no
   other database's.
+- What cannot be stored is logged and passed over: it keeps nothing else from being adopted.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 
 from control_plane.accounts.models import Organization, OrganizationState
 from control_plane.cells.models import Cell, Placement
 from control_plane.messaging.models import ManagedBy, Topic
 from control_plane.operations.facade import Actor, ActorKind, record_audit
-from control_plane.operations.models import OutboxEntry
+from control_plane.operations.models import ACTOR_NAME_CHARACTERS_MAX, OutboxEntry
 from control_plane.reconciliation.taking_over import (
     copy_clients_topic,
     observe_topic,
+    shown,
     take_over,
 )
 from control_plane.tenancy.ids import is_id, new_id
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract import cell_operations_pb2 as operations_messages
+
+log = logging.getLogger(__name__)
 
 CLIENTS: Final = "Kafka client"
 _RESOURCE_ID: Final = re.compile(r"(top_[a-z0-9]+)(?:-(\d{1,3}))?")
@@ -54,13 +59,14 @@ def adopt_events(cell: Cell, events: Iterable[operations_messages.Event]) -> Non
         organization_id = tenants.get(event.tenant)
         if event.kind != operations_messages.Event.TOPIC or organization_id is None:
             continue
-        actor = Actor(ActorKind.SYSTEM, name=event.actor.principal or CLIENTS)
+        principal = shown(event.actor.principal)[:ACTOR_NAME_CHARACTERS_MAX]
+        actor = Actor(ActorKind.SYSTEM, name=principal or CLIENTS)
         with transaction.atomic():
             organization = _locked(organization_id)
             if organization is None:
                 continue
             if event.HasField("item"):
-                adopt(organization, event.item, actor)
+                _adopt_if_storable(organization, event.item, actor)
             elif event.topic_id:
                 _forget(organization, event.name, UUID(bytes=event.topic_id), actor)
 
@@ -79,12 +85,21 @@ def adopt_all(cell: Cell, items: Iterable[messages.Item]) -> None:
             if organization is None:
                 continue
             for item in there:
-                adopt(organization, item, actor)
+                _adopt_if_storable(organization, item, actor)
             ids = {UUID(bytes=item.topic_id) for item in there}
             clients = Topic.objects.of(organization_id).filter(managed_by=ManagedBy.CLIENT)
             for topic in clients.exclude(kafka_topic_id__in=ids):
                 if topic.kafka_topic_id is not None:
                     _forget(organization, topic.name, topic.kafka_topic_id, actor)
+
+
+def _adopt_if_storable(organization: Organization, item: messages.Item, actor: Actor) -> None:
+    try:
+        with transaction.atomic():
+            adopt(organization, item, actor)
+    except (DataError, IntegrityError, ValueError):
+        name = item.resource.name
+        log.exception("%s: the topic %r of its cell is not adopted", organization.slug, name)
 
 
 def adopt(organization: Organization, item: messages.Item, actor: Actor) -> None:
@@ -100,8 +115,8 @@ def adopt(organization: Organization, item: messages.Item, actor: Actor) -> None
         if topic is None:
             return
         topic.save(force_insert=True)
-        shown = topic.declared()
-        record_audit(actor, organization.id, "topic.adopt", topic.id, topic.name, shown)
+        declared = topic.declared()
+        record_audit(actor, organization.id, "topic.adopt", topic.id, topic.name, declared)
         return
     before = topic.declared(), topic.kafka_topic_id, topic.observed
     is_clients = resource.owner == messages.CLIENT

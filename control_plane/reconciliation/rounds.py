@@ -3,6 +3,9 @@
 Any number of rounds may go on at once, in any processes: each takes tenants that no other is at. A
 cell of which no broker answers is left alone for a while, ever longer up to ten seconds. The tenant
 whose round it was waits as long, so that none keeps others from theirs by what it has declared.
+
+What nobody has thought of (a bug, a row that cannot be sent) is logged with its traceback, and is
+the matter of that tenant or that cell alone: it waits ever longer, and the others go on.
 """
 
 from __future__ import annotations
@@ -13,13 +16,13 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from django.db.models import Min, Q
+from django.db.models import F, Max, Min, Q
 from django.utils import timezone
 
-from control_plane.cells.connections import CellError, CellUnavailable
+from control_plane.cells.connections import CellError, CellRefused, CellUnavailable
 from control_plane.cells.models import Cell, CellProgress, Placement
 from control_plane.operations.models import OutboxEntry
-from control_plane.reconciliation.logic import cell_retry_after
+from control_plane.reconciliation.logic import cell_retry_after, retry_after
 from control_plane.reconciliation.tenant_round import reconcile_tenant
 
 log = logging.getLogger(__name__)
@@ -44,6 +47,9 @@ def reconcile_due() -> int:
                 postpone(organization_id, error)
                 if isinstance(error, CellUnavailable):
                     break
+            except Exception as error:
+                log.exception("cell %s: the round of tenant %s", cell.name, organization_id)
+                postpone(organization_id, error)
             else:
                 note_answer(cell)
     return told
@@ -60,25 +66,29 @@ def cells_that_answer() -> Iterator[Cell]:
 
 def ask(cell: Cell, call: Callable[[], T]) -> T | None:
     """What the call returns; None when the cell refuses, or does not answer, which is written
-    down."""
+    down, or when what it says cannot be taken in."""
     try:
         answer = call()
     except CellError as error:
+        note_failure(cell, error)
+        return None
+    except Exception as error:
+        log.exception("cell %s: what it says is not taken in", cell.name)
         note_failure(cell, error)
         return None
     note_answer(cell)
     return answer
 
 
-def note_failure(cell: Cell, error: CellError) -> None:
+def note_failure(cell: Cell, error: Exception) -> None:
     """For operators; and leave a cell alone for a while that does not answer."""
-    log.warning("cell %s: %s", cell.name, error.detail)
+    log.warning("cell %s: %s", cell.name, _words(error))
     progress = CellProgress.objects.filter(cell=cell)
     failures = 1 + (progress.values_list("failures", flat=True).first() or 0)
-    is_away = isinstance(error, CellUnavailable)
+    is_away = not isinstance(error, CellRefused)
     retry_at = timezone.now() + _wait(failures) if is_away else None
     progress.update(failures=failures, retry_at=retry_at)
-    Cell.objects.filter(id=cell.id).update(last_error=error.detail[:ERROR_CHARACTERS_MAX])
+    Cell.objects.filter(id=cell.id).update(last_error=_words(error))
 
 
 def note_answer(cell: Cell) -> None:
@@ -87,13 +97,26 @@ def note_answer(cell: Cell) -> None:
         Cell.objects.filter(id=cell.id).update(last_error="")
 
 
-def postpone(organization_id: str, error: CellError) -> None:
-    """What is due of a tenant waits, and others come first."""
+def postpone(organization_id: str, error: Exception) -> None:
+    """What is due of a tenant waits, and others come first. It waits ever longer where it is not
+    its cell's fault."""
     now = timezone.now()
     due = OutboxEntry.objects.of(organization_id).filter(done_at=None, not_before__lte=now)
+    if isinstance(error, CellError):
+        due.update(not_before=now + _wait(POSTPONED_AS_AFTER), last_error=_words(error))
+        return
+    attempts = 1 + (due.aggregate(most=Max("attempts"))["most"] or 0)
     due.update(
-        not_before=now + _wait(POSTPONED_AS_AFTER), last_error=error.detail[:ERROR_CHARACTERS_MAX]
+        attempts=F("attempts") + 1,
+        not_before=now + retry_after(attempts, secrets.randbelow(1001) / 1000),
+        last_error=_words(error),
     )
+
+
+def _words(error: Exception) -> str:
+    """Of a bug its kind alone: what it is about may be a tenant's, and is in the log."""
+    words = error.detail if isinstance(error, CellError) else type(error).__name__
+    return words[:ERROR_CHARACTERS_MAX]
 
 
 def _wait(failures: int) -> timedelta:

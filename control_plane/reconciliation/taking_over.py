@@ -1,10 +1,16 @@
 """What a cell has, as rows: for what clients made, and for what was declared before this database
-was restored from a backup. Pure; who calls it holds the tenant's lock and saves the row."""
+was restored from a backup. Pure; who calls it holds the tenant's lock and saves the row.
+
+A cell keeps any character in a configuration, and Postgres every one but NUL. A row shows another
+one in its place, and its spec leaves such a configuration to the clients: so it is not changed when
+the topic is taken over.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.utils import timezone
@@ -23,6 +29,14 @@ from control_plane.reconciliation.specifications import (
 from control_plane.tenancy.models import DeclaredModel
 from data_plane.contract import cell_admin_pb2 as messages
 
+NUL: Final = "\0"
+NUL_SHOWN: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def shown(text: str) -> str:
+    """As Postgres takes it."""
+    return text.replace(NUL, NUL_SHOWN)
+
 
 def observe_topic(topic: Topic, item: messages.Item) -> None:
     """What the cell says of it, beside what is declared."""
@@ -34,7 +48,7 @@ def observed(item: messages.Item) -> dict[str, Any]:
     return {
         "partitions": item.partitions,
         "replication_factor": item.replication_factor,
-        "configs": dict(sorted(item.configs.items())),
+        "configs": {shown(key): shown(value) for key, value in sorted(item.configs.items())},
     }
 
 
@@ -44,7 +58,13 @@ def copy_clients_topic(topic: Topic, item: messages.Item) -> None:
     topic.managed_by = ManagedBy.CLIENT
     topic.partitions = item.partitions
     topic.replication_factor = item.replication_factor
-    topic.configs = dict(sorted(item.configs.items()))
+    topic.configs = _storable(item.configs)
+
+
+def _storable(configs: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: value for key, value in sorted(configs.items()) if NUL not in key and NUL not in value
+    }
 
 
 def take_over(organization: Organization, row: DeclaredModel, item: messages.Item) -> None:
@@ -72,7 +92,7 @@ def _take_over_topic(topic: Topic, item: messages.Item) -> None:
     configs = dict(resource.topic.configs)
     if configs.get(UNDELETE_MS) == UNDELETE_MS_DEFAULT:
         del configs[UNDELETE_MS]
-    topic.configs = dict(sorted(configs.items()))
+    topic.configs = _storable(configs)
     topic.takes_over = False
     topic.purge_after = topic.deleted_at = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaException
@@ -33,12 +34,13 @@ from control_plane.messaging.logic import (
 from control_plane.messaging.models import ManagedBy, Topic
 from control_plane.operations.models import AuditEvent, OutboxEntry
 from control_plane.quotas.models import TenantQuota
-from control_plane.reconciliation.adoption import adopt_all
+from control_plane.reconciliation.adoption import adopt_all, adopt_events
 from control_plane.reconciliation.drift import repair
 from control_plane.reconciliation.following import follow, take_lease
 from control_plane.reconciliation.listing import items_of
 from control_plane.tenancy.ids import new_id
 from data_plane.contract import cell_admin_pb2 as messages
+from data_plane.contract import cell_operations_pb2 as operations_messages
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
 from tests.control_plane.cells import CellProcess, manager_of, settle, trusted
 from tests.control_plane.tenants import Tenant, make_tenant
@@ -244,6 +246,66 @@ def test_a_feed_that_does_not_go_back_so_far_is_replaced_by_a_list(
     assert after.feed_version is not None
     assert after.feed_version > version
     assert after.feed_store_id not in ("", "another store")
+
+
+def clients_item(tenant: Tenant, name: str, **configs: str) -> messages.Item:
+    """A topic of Kafka clients', as a cell tells of it."""
+    resource = messages.Resource(
+        owner=messages.CLIENT, tenant=tenant.organization.slug, name=name, generation=0
+    )
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    return messages.Item(
+        kind=messages.KIND_TOPIC,
+        resource=resource,
+        topic_id=uuid4().bytes,
+        partitions=1,
+        replication_factor=1,
+        configs=named,
+    )
+
+
+def made(item: messages.Item, principal: str = "User:app") -> operations_messages.Event:
+    event = operations_messages.Event
+    return event(
+        kind=event.TOPIC,
+        change=event.MADE,
+        tenant=item.resource.tenant,
+        name=item.resource.name,
+        topic_id=item.topic_id,
+        actor=operations_messages.Actor(principal=principal),
+        item=item,
+    )
+
+
+def test_what_no_row_can_show_is_shown_otherwise_and_left_to_its_clients(cell: Cell) -> None:
+    odd, other = make_tenant("odd"), make_tenant("other")
+    # What a client declares in quotes may hold any character, and a login 255 of them.
+    source = {"tidewheel_source": "orders", "tidewheel_filter": '"a\0b"'}
+    events = [
+        made(clients_item(odd, "view", **source), "User:" + "x\0" * 125 + "y"),
+        made(clients_item(other, "clicks")),
+    ]
+    adopt_events(cell, events)
+    view = topic_of(odd, "view")
+    assert view.configs == {"tidewheel.source": "orders"}
+    assert view.observed["configs"]["tidewheel.filter"] == '"a\N{REPLACEMENT CHARACTER}b"'
+    event = AuditEvent.objects.get(resource_id=view.id)
+    assert (len(event.actor_name), "\0" in event.actor_name) == (254, False)
+    assert topic_of(other, "clicks").status == "ready"
+
+
+def test_what_cannot_be_stored_keeps_nothing_else_from_being_adopted(cell: Cell) -> None:
+    odd, other = make_tenant("odd"), make_tenant("other")
+    poison = clients_item(odd, "n" * 300)
+    items = [clients_item(odd, "before"), poison, clients_item(odd, "after")]
+    beside = clients_item(other, "clicks")
+    adopt_all(cell, [*items, beside])
+    names = Topic.objects.of(odd.id).order_by("name").values_list("name", flat=True)
+    assert list(names) == ["after", "before"]
+    assert topic_of(other, "clicks").status == "ready"
+    more = clients_item(other, "more")
+    adopt_events(cell, [made(poison), made(more)])
+    assert topic_of(other, "more").status == "ready"
 
 
 def test_one_follower_at_a_time(cell: Cell) -> None:

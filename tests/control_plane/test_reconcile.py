@@ -32,7 +32,7 @@ from control_plane.reconciliation.listing import items_of
 from control_plane.reconciliation.lives import ERASED_AUDIT_KEPT, go_on_with_lives
 from control_plane.reconciliation.logic import CELL_RETRY_MAX
 from control_plane.reconciliation.looking import look_at_cells
-from control_plane.reconciliation.rounds import reconcile_due
+from control_plane.reconciliation.rounds import ask, cells_that_answer, reconcile_due
 from control_plane.reconciliation.sending import MESSAGES_GONE
 from data_plane.contract import cell_admin_pb2 as messages
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
@@ -438,6 +438,44 @@ def test_tenants_of_two_cells_do_not_wait_for_each_other(cell: Cell) -> None:
     settle()
     assert (statuses(here), statuses(there)) == ({"ready"}, {"provisioning"})
     assert CellProgress.objects.get(cell=down).failures > 0
+
+
+def test_what_cannot_be_sent_is_the_matter_of_its_tenant_alone(cell: Cell) -> None:
+    odd, other = make_tenant("odd"), make_tenant("other")
+    for tenant in (odd, other):
+        do_create_topic(tenant.actor, tenant.id, "orders", TopicSpec(1))
+    # No message of CellAdmin takes a number here.
+    Topic.objects.of(odd.id).update(configs={"retention.ms": 5})
+    # It has waited longest, so it is first.
+    OutboxEntry.objects.of(odd.id).update(not_before=timezone.now() - timedelta(hours=1))
+    for attempts in (1, 2):
+        began_at = timezone.now()
+        reconcile_due()
+        waits = OutboxEntry.objects.of(odd.id).filter(done_at=None)
+        assert {(entry.attempts, entry.last_error) for entry in waits} == {(attempts, "TypeError")}
+        assert all(entry.not_before > began_at for entry in waits)
+        make_due(odd)
+    assert statuses(other) == {"ready"}
+    assert CellProgress.objects.get(cell=cell).failures == 0
+    # Whoever mends it has it told.
+    Topic.objects.of(odd.id).update(configs={"retention.ms": "5"})
+    make_due(odd)
+    settle()
+    assert statuses(odd) == {"ready"}
+
+
+def test_what_cannot_be_taken_in_is_the_matter_of_its_cell_alone(cell: Cell) -> None:
+    def reads_nonsense() -> bool:
+        raise ValueError("a bug")
+
+    make_cell("beside")
+    began_at = timezone.now()
+    asked = [ask(each, reads_nonsense) for each in cells_that_answer()]
+    assert asked == [None, None]
+    assert set(Cell.objects.values_list("last_error", flat=True)) == {"ValueError"}
+    waits = CellProgress.objects.get(cell=cell).retry_at
+    assert waits is not None
+    assert waits > began_at
 
 
 def test_cells_say_what_brokers_they_have(process: CellProcess, cell: Cell) -> None:

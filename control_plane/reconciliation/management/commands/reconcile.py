@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -31,30 +32,45 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         if options["once"]:
-            self._everything()
+            for step in EVERYTHING:
+                step()
             return
         compared_s = -REPAIR_INTERVAL_S
         while True:
-            try:
-                if time.monotonic() - compared_s >= REPAIR_INTERVAL_S:
-                    self._everything()
-                    compared_s = time.monotonic()
-                reconcile_due()
-                follow_cells()
-            except (InterfaceError, OperationalError) as error:
-                # What was begun was rolled back, and is due still.
-                log.warning("the database does not answer: %s", error)
-            finally:
-                connection.close()
+            if time.monotonic() - compared_s >= REPAIR_INTERVAL_S:
+                for step in EVERYTHING:
+                    attempt(step)
+                compared_s = time.monotonic()
+            attempt(reconcile_due)
+            attempt(follow_cells)
+            connection.close()
             time.sleep(INTERVAL_S)
 
-    @staticmethod
-    def _everything() -> None:
-        go_on_with_lives()
-        look_at_cells()
-        for _ in range(ROUNDS_MAX):
-            if not reconcile_due():
-                break
-        follow_cells()
-        if repair_cells():
-            reconcile_due()
+
+def attempt(step: Callable[[], object]) -> None:
+    """Whatever goes wrong in it is due still, and keeps no other step from its turn."""
+    try:
+        step()
+    except (InterfaceError, OperationalError) as error:
+        # What was begun was rolled back.
+        log.warning("the database does not answer: %s", error)
+        connection.close()
+    except Exception:
+        log.exception("%s", step.__name__)
+
+
+def reconcile_all() -> None:
+    """Until nothing is due just now."""
+    for _ in range(ROUNDS_MAX):
+        if not reconcile_due():
+            break
+
+
+def repair_and_tell() -> None:
+    if repair_cells():
+        reconcile_due()
+
+
+EVERYTHING: Final[tuple[Callable[[], object], ...]] = (
+    *(go_on_with_lives, look_at_cells, reconcile_all, follow_cells, repair_and_tell),
+)
