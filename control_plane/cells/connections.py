@@ -9,6 +9,9 @@ A call is the stub's, and raises CellError alone. It goes to the endpoints in or
 that did not answer a moment ago; from one that does not answer it goes to the next, as long as its
 time is not over. All calls may be repeated so but Produce, which goes to one broker.
 
+A stream ends without an error when its time is over, if it has had a response. A broker that has
+given none in that time does not answer.
+
 Channels are kept for the process, are shared by its threads, and are made anew when a file of the
 certificates has changed, and in a process that was forked.
 
@@ -27,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import grpc
 from django.conf import settings
@@ -148,25 +151,36 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Stream:
-    """Responses as they come."""
+    """Responses as they come, for as long as its caller wants them."""
 
-    def __init__(self, call: Any, channel: grpc.Channel, endpoint: str, method: str) -> None:
+    def __init__(self, call: Any, channel: grpc.Channel, endpoint: str) -> None:
         self._call = call
         self._channel = channel
         self._endpoint = endpoint
-        self._method = method
+        self._has_response = False
+        self._is_cancelled = False
 
     def __iter__(self) -> _Stream:
         return self
 
     def __next__(self) -> Any:
         try:
-            return next(self._call)
+            response = next(self._call)
         except grpc.RpcError as error:
-            raise _error_of(error, self._endpoint, self._method) from error
+            if self._is_over(error.code()):
+                raise StopIteration from None
+            raise _error_of(error, self._endpoint) from error
+        self._has_response = True
+        return response
 
     def cancel(self) -> None:
+        self._is_cancelled = True
         self._call.cancel()
+
+    def _is_over(self, code: grpc.StatusCode) -> bool:
+        if code is grpc.StatusCode.CANCELLED:
+            return self._is_cancelled
+        return code is grpc.StatusCode.DEADLINE_EXCEEDED and self._has_response
 
 
 class _Caller:
@@ -194,7 +208,7 @@ class _Caller:
             try:
                 return call(request, timeout=left_s / (len(endpoints) - place))
             except grpc.RpcError as error:
-                failure = _error_of(error, endpoint, method)
+                failure = _error_of(error, endpoint)
                 if isinstance(failure, CellRefused):
                     raise failure from error
                 failures.append(failure)
@@ -208,16 +222,14 @@ class _Caller:
         endpoint = _pool.in_order(self._endpoints)[0]
         channel = _pool.channel(endpoint)
         call = getattr(self._stub(channel), method)(request, timeout=timeout)
-        return _Stream(call, channel, endpoint, method)
+        return _Stream(call, channel, endpoint)
 
 
-def _error_of(error: grpc.RpcError, endpoint: str, method: str) -> CellError:
+def _error_of(error: grpc.RpcError, endpoint: str) -> CellError:
     code, detail = error.code(), error.details() or ""
     if code not in _NO_ANSWER:
         return CellRefused(code, detail)
-    if code is grpc.StatusCode.UNAVAILABLE or method not in _STREAMS:
-        # A stream's time is its caller's, and says nothing of the broker.
-        _pool.set_aside(endpoint)
+    _pool.set_aside(endpoint)
     return CellUnavailable(code, f"{endpoint}: {detail or code.name}")
 
 
@@ -228,6 +240,11 @@ def _unavailable(detail: str) -> CellUnavailable:
 def endpoints_of(cell: Cell) -> list[str]:
     """`host:port` of its brokers' CellAdmin, in the operator's order."""
     return [str(endpoint) for endpoint in cell.admin_endpoints]
+
+
+def set_aside(endpoint: str) -> None:
+    """Ask the others first for a while: what this one says is not of use."""
+    _pool.set_aside(endpoint)
 
 
 @contextmanager
@@ -241,6 +258,22 @@ def cell_operations(cell: Cell, endpoint: str | None = None) -> Iterator[CellOpe
     """CellOperations likewise. A stream begins at one broker, and raises CellError while it is
     read; whoever goes on begins another one, which goes to the next."""
     yield cast(CellOperationsStub, _caller(CellOperationsStub, cell, endpoint))
+
+
+class _Cancellable(Protocol):
+    def cancel(self) -> Any: ...
+
+
+@contextmanager
+def ending_after(stream: _Cancellable, duration_s: float) -> Iterator[None]:
+    """Let a stream end after so long, counted from now, if it has not by then."""
+    timer = threading.Timer(duration_s, stream.cancel)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _caller(stub: Any, cell: Cell, endpoint: str | None) -> _Caller:

@@ -4,13 +4,21 @@
 
 One follower of a cell at a time has its lease, so that rows are not written twice; two would do no
 harm, since each event is what there is now. Where the feed does not go back so far, or tells of
-another store, all topics are listed, and the feed goes on from there.
+another store, all topics are listed, and the feed goes on from there. What clients' topics are gone
+is told by a list that is not older than what was taken in, unless all brokers of the cell say that
+it has no such version any more: it was restored.
 
-Bounds: FOLLOW_S for a look; a follower that dies leaves its lease for LEASE_S.
+A broker says something at once, or that it does not go back so far after a while in which it waits
+for the version. One that says nothing in FIRST_RESPONSE_S does not answer, and is not asked first
+by the next follower.
+
+Bounds: FOLLOW_S for a look, from the first response on; a follower that dies leaves its lease for
+LEASE_S more than it may take.
 """
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -19,7 +27,15 @@ import grpc
 from django.db.models import Q
 from django.utils import timezone
 
-from control_plane.cells.connections import CellError, CellRefused, cell_admin, cell_operations
+from control_plane.cells.connections import (
+    CellRefused,
+    CellUnavailable,
+    cell_admin,
+    cell_operations,
+    ending_after,
+    endpoints_of,
+    set_aside,
+)
 from control_plane.cells.models import Cell, CellProgress
 from control_plane.reconciliation.adoption import adopt_all, adopt_events
 from control_plane.reconciliation.listing import pages_of
@@ -27,11 +43,14 @@ from control_plane.reconciliation.rounds import ask, cells_that_answer
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract import cell_operations_pb2 as operations_messages
 
+log = logging.getLogger(__name__)
+
 FOLLOW_S: Final = 0.7
+# More than a broker waits for a version that another one has told of.
+FIRST_RESPONSE_S: Final = 7.0
 LEASE_S: Final = 3.0
 # Listing takes as long as there are topics.
 LIST_LEASE_S: Final = 120.0
-FIRST_TIMEOUT_S: Final = 10.0
 
 
 def follow_cells(follow_s: float = FOLLOW_S) -> None:
@@ -43,7 +62,7 @@ def follow_cells(follow_s: float = FOLLOW_S) -> None:
 def follow(cell: Cell, follow_s: float = FOLLOW_S) -> bool:
     """Take in what the feed has, and what comes within so long; False when somebody else does.
     Raises CellError."""
-    progress = take_lease(cell, follow_s + LEASE_S)
+    progress = take_lease(cell, FIRST_RESPONSE_S + follow_s + LEASE_S)
     if progress is None:
         return False
     try:
@@ -60,19 +79,27 @@ def _read(cell: Cell, progress: CellProgress, follow_s: float) -> bool:
         after_version=progress.feed_version, store_id=progress.feed_store_id
     )
     with cell_operations(cell) as operations:
+        watch = operations.Watch(request, timeout=FIRST_RESPONSE_S + follow_s)
         try:
-            for response in operations.Watch(request, timeout=follow_s):
-                adopt_events(cell, response.events)
-                if response.version != progress.feed_version:
-                    _store(cell, response.version, response.store_id)
+            _take_in(cell, progress, next(watch))
+            with ending_after(watch, follow_s):
+                for response in watch:
+                    _take_in(cell, progress, response)
         except CellRefused as refusal:
             if refusal.code is not grpc.StatusCode.OUT_OF_RANGE:
                 raise
             return False
-        except CellError as error:
-            if error.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise
+        finally:
+            watch.cancel()
     return True
+
+
+def _take_in(
+    cell: Cell, progress: CellProgress, response: operations_messages.WatchResponse
+) -> None:
+    adopt_events(cell, response.events)
+    if response.version != progress.feed_version:
+        _store(cell, response.version, response.store_id)
 
 
 def take_in_all(cell: Cell) -> None:
@@ -81,14 +108,36 @@ def take_in_all(cell: Cell) -> None:
     leased_until = timezone.now() + timedelta(seconds=LIST_LEASE_S)
     CellProgress.objects.filter(cell=cell).update(followed_until=leased_until)
     with cell_admin(cell) as admin, cell_operations(cell) as operations:
-        watch = operations.Watch(operations_messages.WatchRequest(), timeout=FIRST_TIMEOUT_S)
+        watch = operations.Watch(operations_messages.WatchRequest(), timeout=FIRST_RESPONSE_S)
         first = next(watch)
         watch.cancel()
+        progress = CellProgress.objects.get(cell=cell)
+        if progress.feed_store_id == first.store_id:
+            _refuse_one_that_is_behind(cell, progress.feed_version or 0, first.version)
         items: list[messages.Item] = []
-        for page in pages_of(admin, kind=messages.KIND_TOPIC):
+        for page in pages_of(admin, kind=messages.KIND_TOPIC, at_least=first.version):
             items += page.items
     adopt_all(cell, items)
     _store(cell, first.version, first.store_id)
+
+
+def _refuse_one_that_is_behind(cell: Cell, taken_in: int, version: int) -> None:
+    """Raises CellUnavailable where another broker has what was taken in, or may have it."""
+    if version >= taken_in:
+        return
+    versions = {}
+    for endpoint in endpoints_of(cell):
+        with cell_admin(cell, endpoint) as admin:
+            described = admin.DescribeCell(messages.DescribeCellRequest(), timeout=FIRST_RESPONSE_S)
+        versions[endpoint] = described.version
+    if max(versions.values()) < taken_in:
+        log.warning("cell %s: was restored to version %d from %d", cell.name, version, taken_in)
+        return
+    for endpoint, one in versions.items():
+        if one < taken_in:
+            set_aside(endpoint)
+    words = f"a broker of the cell is behind: it has version {version}, and another one {taken_in}"
+    raise CellUnavailable(grpc.StatusCode.UNAVAILABLE, words)
 
 
 def take_lease(cell: Cell, duration_s: float) -> CellProgress | None:

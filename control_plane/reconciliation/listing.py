@@ -7,7 +7,7 @@ from typing import Final
 
 import grpc
 
-from control_plane.cells.connections import CellRefused
+from control_plane.cells.connections import CellRefused, CellUnavailable
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract import cell_operations_pb2 as operations_messages
 from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
@@ -20,14 +20,22 @@ def pages_of(
     admin: CellAdminStub,
     tenant: str = "",
     kind: messages.Kind.ValueType = messages.KIND_UNSPECIFIED,
+    *,
+    at_least: int = 0,
 ) -> Iterator[messages.ListResponse]:
-    """All pages, of a tenant or of all. Raises CellError."""
+    """All pages, of a tenant or of all, as they were in a version or a later one. Any broker
+    answers, and one that is cut off knows older versions alone. Raises CellError."""
     after = ""
     while True:
         request = messages.ListRequest(
             tenant=tenant, kind=kind, page_size=PAGE_MAX, page_token=after
         )
         page = admin.List(request)
+        if page.version < at_least:
+            words = f"a broker of the cell is behind: it shows version {page.version}"
+            raise CellUnavailable(
+                grpc.StatusCode.UNAVAILABLE, f"{words}, and another one {at_least}"
+            )
         yield page
         after = page.next_page_token
         if not after:
@@ -38,10 +46,12 @@ def items_of(
     admin: CellAdminStub,
     tenant: str,
     kind: messages.Kind.ValueType = messages.KIND_UNSPECIFIED,
+    *,
+    at_least: int = 0,
 ) -> Iterator[messages.Item]:
     """Those of a tenant; none where the cell has no such tenant. Raises CellError."""
     try:
-        for page in pages_of(admin, tenant, kind):
+        for page in pages_of(admin, tenant, kind, at_least=at_least):
             yield from page.items
     except CellRefused as refusal:
         if refusal.code is not grpc.StatusCode.INVALID_ARGUMENT:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaException
@@ -43,6 +42,7 @@ from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract import cell_operations_pb2 as operations_messages
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
 from tests.control_plane.cells import CellProcess, manager_of, settle, trusted
+from tests.control_plane.played_cells import clients_item
 from tests.control_plane.tenants import Tenant, make_tenant
 
 pytestmark = [
@@ -246,22 +246,6 @@ def test_a_feed_that_does_not_go_back_so_far_is_replaced_by_a_list(
     assert after.feed_version is not None
     assert after.feed_version > version
     assert after.feed_store_id not in ("", "another store")
-
-
-def clients_item(tenant: Tenant, name: str, **configs: str) -> messages.Item:
-    """A topic of Kafka clients', as a cell tells of it."""
-    resource = messages.Resource(
-        owner=messages.CLIENT, tenant=tenant.organization.slug, name=name, generation=0
-    )
-    named = {key.replace("_", "."): value for key, value in configs.items()}
-    return messages.Item(
-        kind=messages.KIND_TOPIC,
-        resource=resource,
-        topic_id=uuid4().bytes,
-        partitions=1,
-        replication_factor=1,
-        configs=named,
-    )
 
 
 def made(item: messages.Item, principal: str = "User:app") -> operations_messages.Event:

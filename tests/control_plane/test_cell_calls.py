@@ -3,11 +3,7 @@ brokers are gRPC servers that answer as they are told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,12 +15,10 @@ from control_plane.messaging.cell_calls import NOT_LEADER
 from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.operations.models import AuditEvent
 from data_plane.contract import cell_operations_pb2 as messages
-from data_plane.contract.cell_operations_pb2_grpc import (
-    CellOperationsServicer,
-    add_CellOperationsServicer_to_server,
-)
+from data_plane.contract.cell_operations_pb2_grpc import CellOperationsServicer
 from data_plane.server.inter_broker_tls import TlsFiles
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
+from tests.control_plane.played_cells import serving
 from tests.control_plane.rest import at, client_with, key_of, post
 from tests.control_plane.tenants import Tenant, make_cell, make_tenant
 
@@ -109,30 +103,6 @@ class Broker(_Servicer):  # type: ignore[misc]
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     return Authority(tmp_path_factory.mktemp("tls") / "ca").issue("both", "IP:127.0.0.1")
-
-
-@contextmanager
-def serving(files: TlsFiles, *brokers: Broker) -> Iterator[list[str]]:
-    """The brokers' addresses."""
-    key, certificate, authority = (
-        Path(path).read_bytes() for path in (files.key, files.certificate, files.authority)
-    )
-    credentials = grpc.ssl_server_credentials(
-        [(key, certificate)], authority, require_client_auth=True
-    )
-    servers = []
-    try:
-        endpoints = []
-        for broker in brokers:
-            server = grpc.server(ThreadPoolExecutor(2))
-            servers.append(server)
-            add_CellOperationsServicer_to_server(broker, server)
-            endpoints.append(f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}")
-            server.start()
-        yield endpoints
-    finally:
-        for server in servers:
-            server.stop(None).wait()
 
 
 @pytest.fixture
