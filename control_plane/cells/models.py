@@ -46,9 +46,12 @@ class CellProgress(models.Model):
     cell = models.OneToOneField(
         Cell, on_delete=models.CASCADE, primary_key=True, related_name="progress"
     )
-    # Calls in a row to which no broker has answered, and when the next one is due.
+    # Calls in a row that came to nothing, and when the next one is due where no broker answered:
+    # of those that declare something, and of those that read.
     failures = models.IntegerField(default=0)
     retry_at = models.DateTimeField(null=True, blank=True)
+    read_failures = models.IntegerField(default=0)
+    read_retry_at = models.DateTimeField(null=True, blank=True)
     # What the cell's feed of changes has told is taken in up to here, of this store.
     feed_store_id = models.CharField(max_length=200, blank=True, default="")
     feed_version = models.BigIntegerField(null=True, blank=True)
@@ -57,6 +60,8 @@ class CellProgress(models.Model):
     # The digests, the cell's and ours, that were found to differ by nothing that is to be repaired.
     compared_digests = models.CharField(max_length=200, blank=True, default="")
     compared_at = models.DateTimeField(null=True, blank=True)
+    # Its brokers' use is read from then on; who reads it puts that off.
+    usage_due_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:
         return f"progress of {self.cell_id}"

@@ -33,9 +33,9 @@ from control_plane.cells.models import Cell, CellProgress, Placement
 from control_plane.messaging.models import ManagedBy, Topic
 from control_plane.operations.facade import SYSTEM, TenantWrite
 from control_plane.operations.models import OutboxEntry, ResourceKind
+from control_plane.reconciliation.back_offs import READING, ask, cells_that_answer
 from control_plane.reconciliation.following import give_back_lease, take_in_all, take_lease
 from control_plane.reconciliation.listing import pages_of
-from control_plane.reconciliation.rounds import ask, cells_that_answer
 from control_plane.reconciliation.sending import is_deleted
 from control_plane.reconciliation.specifications import resource_of
 from control_plane.reconciliation.tenant_round import MODELS
@@ -61,7 +61,7 @@ class _Expected:
 def repair_cells() -> int:
     """Compare all cells that answer; how many resources are told again."""
     repaired = 0
-    for cell in cells_that_answer():
+    for cell in cells_that_answer(READING):
         repaired += ask(cell, partial(repair, cell)) or 0
     return repaired
 

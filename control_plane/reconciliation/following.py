@@ -38,8 +38,8 @@ from control_plane.cells.connections import (
 )
 from control_plane.cells.models import Cell, CellProgress
 from control_plane.reconciliation.adoption import adopt_all, adopt_events
+from control_plane.reconciliation.back_offs import READING, ask, cells_that_answer
 from control_plane.reconciliation.listing import pages_of
-from control_plane.reconciliation.rounds import ask, cells_that_answer
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract import cell_operations_pb2 as operations_messages
 
@@ -55,8 +55,13 @@ LIST_LEASE_S: Final = 120.0
 
 def follow_cells(follow_s: float = FOLLOW_S) -> None:
     """Take in what all cells that answer have to tell."""
-    for cell in cells_that_answer():
-        ask(cell, partial(follow, cell, follow_s))
+    for cell in cells_that_answer(READING):
+        ask(cell, partial(_follow_if_nobody_does, cell, follow_s))
+
+
+def _follow_if_nobody_does(cell: Cell, follow_s: float) -> bool | None:
+    """None: somebody else does, and nobody was asked here."""
+    return follow(cell, follow_s) or None
 
 
 def follow(cell: Cell, follow_s: float = FOLLOW_S) -> bool:

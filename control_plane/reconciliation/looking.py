@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from django.db import transaction
 from django.utils import timezone
 
 from control_plane.cells.connections import cell_admin
 from control_plane.cells.models import BrokerStatus, Cell
-from control_plane.reconciliation.rounds import ask, cells_that_answer
+from control_plane.reconciliation.back_offs import READING, ask, cells_that_answer
 from data_plane.contract import cell_admin_pb2 as messages
+
+LOOK_TIMEOUT_S: Final = 5.0
 
 
 def look_at_cells() -> None:
     """Ask all that answer."""
-    for cell in cells_that_answer():
+    for cell in cells_that_answer(READING):
         ask(cell, partial(look_at, cell))
 
 
 def look_at(cell: Cell) -> bool:
     """Write down what the cell says. Raises CellError."""
     with cell_admin(cell) as admin:
-        described = admin.DescribeCell(messages.DescribeCellRequest())
+        described = admin.DescribeCell(messages.DescribeCellRequest(), timeout=LOOK_TIMEOUT_S)
     now = timezone.now()
     with transaction.atomic():
         Cell.objects.filter(id=cell.id).update(

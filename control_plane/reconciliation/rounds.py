@@ -1,100 +1,120 @@
 """Rounds over all cells: whatever is due, in all tenants of the cells that answer.
 
 Any number of rounds may go on at once, in any processes: each takes tenants that no other is at. A
-cell of which no broker answers is left alone for a while, ever longer up to ten seconds. The tenant
-whose round it was waits as long, so that none keeps others from theirs by what it has declared.
+cell of which no broker answers is left alone for a while (back_offs.py); then one tenant probes it,
+and the others follow once it has answered. The tenant whose round it was waits as long, so that
+none keeps others from theirs by what it has declared.
+
+    cell                 at a time
+    has answered         ROUNDS_PER_CELL_MAX in a process: one that hangs leaves threads to others
+    has not              one probe in all processes; PROBES_MAX in a process, of all such cells
 
 What nobody has thought of (a bug, a row that cannot be sent) is logged with its traceback, and is
-the matter of that tenant or that cell alone: it waits ever longer, and the others go on.
+the matter of that tenant alone: it waits ever longer, and the others go on.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final
 
-from django.db.models import F, Max, Min, Q
+from django.db.models import F, Max, Min
 from django.utils import timezone
 
-from control_plane.cells.connections import CellError, CellRefused, CellUnavailable
+from control_plane.cells.connections import CALL_TIMEOUT_S, CellError, CellUnavailable
 from control_plane.cells.models import Cell, CellProgress, Placement
 from control_plane.operations.models import OutboxEntry
-from control_plane.reconciliation.logic import cell_retry_after, retry_after
+from control_plane.places import places
+from control_plane.reconciliation.back_offs import (
+    TELLING,
+    cells_that_answer,
+    note_answer,
+    note_failure,
+    wait_after,
+    words_of,
+)
+from control_plane.reconciliation.logic import retry_after
 from control_plane.reconciliation.tenant_round import reconcile_tenant
 
 log = logging.getLogger(__name__)
 
 TENANTS_PER_ROUND_MAX: Final = 1_000
-ERROR_CHARACTERS_MAX: Final = 1000
 POSTPONED_AS_AFTER: Final = 3
 """A tenant waits as a cell does after so many failures."""
-
-T = TypeVar("T")
+ROUNDS_PER_CELL_MAX: Final = 2
+PROBES_MAX: Final = 2
+PROBE_S: Final = CALL_TIMEOUT_S + 10.0
+"""Who probes a cell, and dies, keeps others from it for so long."""
+PROBES: Final = "probes of cells"
 
 
 def reconcile_due() -> int:
     """One round: how many tenants had something due, and were told."""
     told = 0
-    for cell in cells_that_answer():
-        for organization_id in _due_tenants(cell):
-            try:
-                told += reconcile_tenant(cell, organization_id)
-            except CellError as error:
-                note_failure(cell, error)
-                postpone(organization_id, error)
-                if isinstance(error, CellUnavailable):
-                    break
-            except Exception as error:
-                log.exception("cell %s: the round of tenant %s", cell.name, organization_id)
-                postpone(organization_id, error)
-            else:
-                note_answer(cell)
+    for cell in cells_that_answer(TELLING):
+        tenants = _due_tenants(cell)
+        if not tenants:
+            continue
+        if CellProgress.objects.filter(cell=cell).exclude(retry_at=None).exists():
+            with places.take(PROBES, PROBES_MAX) as has_place:
+                told += has_place and _probe(cell, tenants)
+        else:
+            with places.take(rounds_of(cell), ROUNDS_PER_CELL_MAX) as has_place:
+                told += _tell(cell, tenants) if has_place else 0
     return told
 
 
-def cells_that_answer() -> Iterator[Cell]:
-    """Those that are not left alone just now."""
-    for cell in Cell.objects.order_by("id"):
-        CellProgress.objects.get_or_create(cell=cell)
-        waits = Q(retry_at=None) | Q(retry_at__lte=timezone.now())
-        if CellProgress.objects.filter(waits, cell=cell).exists():
-            yield cell
+def rounds_of(cell: Cell) -> str:
+    """The kind of places that its rounds take."""
+    return f"rounds of {cell.id}"
 
 
-def ask(cell: Cell, call: Callable[[], T]) -> T | None:
-    """What the call returns; None when the cell refuses, or does not answer, which is written
-    down, or when what it says cannot be taken in."""
-    try:
-        answer = call()
-    except CellError as error:
-        note_failure(cell, error)
-        return None
-    except Exception as error:
-        log.exception("cell %s: what it says is not taken in", cell.name)
-        note_failure(cell, error)
-        return None
-    note_answer(cell)
-    return answer
+def _tell(cell: Cell, tenants: list[str]) -> int:
+    told = 0
+    for organization_id in tenants:
+        try:
+            is_told = _tell_one(cell, organization_id)
+        except CellUnavailable:
+            break
+        told += is_told
+    return told
 
 
-def note_failure(cell: Cell, error: Exception) -> None:
-    """For operators; and leave a cell alone for a while that does not answer."""
-    log.warning("cell %s: %s", cell.name, _words(error))
+def _probe(cell: Cell, tenants: list[str]) -> bool:
+    """Tell the first tenant that nobody else is at, if nobody else probes the cell; whether it was
+    told."""
     progress = CellProgress.objects.filter(cell=cell)
-    failures = 1 + (progress.values_list("failures", flat=True).first() or 0)
-    is_away = not isinstance(error, CellRefused)
-    retry_at = timezone.now() + _wait(failures) if is_away else None
-    progress.update(failures=failures, retry_at=retry_at)
-    Cell.objects.filter(id=cell.id).update(last_error=_words(error))
+    until = timezone.now() + timedelta(seconds=PROBE_S)
+    if not progress.filter(retry_at__lte=timezone.now()).update(retry_at=until):
+        return False
+    try:
+        return any(_tell_one(cell, organization_id) for organization_id in tenants)
+    except CellUnavailable:
+        return False
+    finally:
+        # Where nobody was asked, the next one may probe it at once.
+        progress.filter(retry_at=until).update(retry_at=timezone.now())
 
 
-def note_answer(cell: Cell) -> None:
-    progress = CellProgress.objects.filter(cell=cell, failures__gt=0)
-    if progress.update(failures=0, retry_at=None):
-        Cell.objects.filter(id=cell.id).update(last_error="")
+def _tell_one(cell: Cell, organization_id: str) -> bool:
+    """Whether it was told. Raises CellUnavailable, and has written it down."""
+    try:
+        is_told = reconcile_tenant(cell, organization_id)
+    except CellError as error:
+        note_failure(cell, TELLING, error)
+        postpone(organization_id, error)
+        if isinstance(error, CellUnavailable):
+            raise
+        return False
+    except Exception as error:
+        log.exception("cell %s: the round of tenant %s", cell.name, organization_id)
+        postpone(organization_id, error)
+        return False
+    if is_told:
+        note_answer(cell, TELLING)
+    return is_told
 
 
 def postpone(organization_id: str, error: Exception) -> None:
@@ -103,24 +123,14 @@ def postpone(organization_id: str, error: Exception) -> None:
     now = timezone.now()
     due = OutboxEntry.objects.of(organization_id).filter(done_at=None, not_before__lte=now)
     if isinstance(error, CellError):
-        due.update(not_before=now + _wait(POSTPONED_AS_AFTER), last_error=_words(error))
+        due.update(not_before=now + wait_after(POSTPONED_AS_AFTER), last_error=words_of(error))
         return
     attempts = 1 + (due.aggregate(most=Max("attempts"))["most"] or 0)
     due.update(
         attempts=F("attempts") + 1,
         not_before=now + retry_after(attempts, secrets.randbelow(1001) / 1000),
-        last_error=_words(error),
+        last_error=words_of(error),
     )
-
-
-def _words(error: Exception) -> str:
-    """Of a bug its kind alone: what it is about may be a tenant's, and is in the log."""
-    words = error.detail if isinstance(error, CellError) else type(error).__name__
-    return words[:ERROR_CHARACTERS_MAX]
-
-
-def _wait(failures: int) -> timedelta:
-    return cell_retry_after(failures, secrets.randbelow(1001) / 1000)
 
 
 def _due_tenants(cell: Cell) -> list[str]:

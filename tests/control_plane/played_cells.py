@@ -91,6 +91,7 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
     released: threading.Event = field(default_factory=threading.Event)
     watched: list[operations_messages.WatchRequest] = field(default_factory=list)
     applied: list[messages.Resource] = field(default_factory=list)
+    usage_reads: int = 0
 
     def _wait(self) -> None:
         if self.hangs:
@@ -118,6 +119,23 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
             for each in request.resources
         ]
         return messages.ApplyResponse(results=results, version=self.version)
+
+    def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._wait()
+        results = [
+            messages.Result(
+                resource_id=each.resource_id,
+                outcome=messages.Result.DONE,
+                generation=each.generation,
+            )
+            for each in request.deletions
+        ]
+        return messages.DeleteResponse(results=results, version=self.version)
+
+    def ReadUsage(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.usage_reads += 1
+        self._wait()
+        yield from ()
 
     def Watch(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.watched.append(request)

@@ -3,16 +3,39 @@ alone meanwhile. The brokers are gRPC servers that answer as they are told."""
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.utils import timezone
 
+from control_plane.accounts.models import Organization
 from control_plane.cells.connections import CellUnavailable
 from control_plane.cells.models import Cell, CellProgress
 from control_plane.messaging.models import Topic
+from control_plane.operations.models import OutboxEntry
+from control_plane.places import places
 from control_plane.reconciliation import following
-from control_plane.reconciliation.following import FIRST_RESPONSE_S, follow
+from control_plane.reconciliation.following import (
+    FIRST_RESPONSE_S,
+    follow,
+    follow_cells,
+    take_lease,
+)
+from control_plane.reconciliation.looking import look_at_cells
+from control_plane.reconciliation.rounds import (
+    PROBE_S,
+    PROBES,
+    PROBES_MAX,
+    ROUNDS_PER_CELL_MAX,
+    reconcile_due,
+    rounds_of,
+)
+from control_plane.usage.reading import read_cells
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.server.change_feed import AHEAD_TIMEOUT_S
 from data_plane.server.inter_broker_tls import TlsFiles
@@ -26,7 +49,9 @@ pytestmark = [
     pytest.mark.django_db,
 ]
 
-SECONDS_MAX = 20.0
+TOLD_SECONDS_MAX = 5.0
+# As many as a worker may well have, and fewer than the connections of a process.
+THREADS = 6
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +76,17 @@ def at(cell: Cell, endpoints: list[str], *, taken_in: int | None = None) -> Cell
 
 def names_of(tenant: Tenant) -> set[str]:
     return set(Topic.objects.of(tenant.id).values_list("name", flat=True))
+
+
+def placed(cell: Cell, slug: str) -> Tenant:
+    """A tenant in this cell."""
+    Cell.objects.exclude(id=cell.id).update(is_accepting=False)
+    Cell.objects.filter(id=cell.id).update(is_accepting=True)
+    return make_tenant(slug)
+
+
+def status_of(tenant: Tenant) -> str:
+    return Organization.objects.get(id=tenant.id).status
 
 
 def test_a_broker_has_time_to_say_that_its_feed_has_no_such_version() -> None:
@@ -138,3 +174,133 @@ def test_a_cell_that_was_restored_is_listed_when_all_of_its_brokers_say_so(
         assert follow(at(cell, endpoints, taken_in=900), 0.1) is True
     assert names_of(acme) == {"old"}
     assert CellProgress.objects.get(cell=cell).feed_version == 850
+
+
+def test_an_answer_of_a_broker_whose_store_is_away_is_none_to_what_is_declared(
+    cell: Cell, files: TlsFiles
+) -> None:
+    with serving(files, PlayedBroker(stores_nothing=True)) as endpoints:
+        acme = make_tenant("acme")
+        asked = at(cell, endpoints, taken_in=10)
+        progress = CellProgress.objects.filter(cell=asked)
+        for failures in (1, 2, 3):
+            reconcile_due()
+            assert progress.get().retry_at > timezone.now()
+            progress.update(retry_at=timezone.now())
+            # It shows what it has, all the same.
+            follow_cells(0.1)
+            look_at_cells()
+            assert (progress.get().failures, progress.get().read_failures) == (failures, 0)
+            assert progress.get().retry_at is not None
+            assert Cell.objects.get(id=cell.id).last_error != ""
+            OutboxEntry.objects.of(acme.id).update(not_before=timezone.now())
+
+
+def test_who_has_asked_nobody_has_no_answer(cell: Cell, files: TlsFiles) -> None:
+    with serving(files, PlayedBroker()) as endpoints:
+        asked = at(cell, endpoints, taken_in=10)
+        CellProgress.objects.filter(cell=asked).update(read_failures=3)
+        assert take_lease(asked, 60.0) is not None
+        follow_cells(0.1)
+        assert CellProgress.objects.get(cell=asked).read_failures == 3
+        CellProgress.objects.filter(cell=asked).update(followed_until=None)
+        follow_cells(0.1)
+        assert CellProgress.objects.get(cell=asked).read_failures == 0
+
+
+def test_so_many_rounds_of_a_cell_at_a_time(cell: Cell, files: TlsFiles) -> None:
+    beside = make_cell("beside")
+    with serving(files, PlayedBroker(), PlayedBroker()) as endpoints:
+        for each, endpoint in zip((cell, beside), endpoints, strict=True):
+            at(each, [endpoint])
+        here, there = placed(cell, "here"), placed(beside, "there")
+        with ExitStack() as stack:
+            for _ in range(ROUNDS_PER_CELL_MAX):
+                assert stack.enter_context(places.take(rounds_of(cell), ROUNDS_PER_CELL_MAX))
+            assert reconcile_due() == 1
+            assert (status_of(here), status_of(there)) == ("provisioning", "ready")
+        assert reconcile_due() == 1
+        assert status_of(here) == "ready"
+
+
+def test_a_cell_that_did_not_answer_is_probed_by_one(cell: Cell, files: TlsFiles) -> None:
+    played = PlayedBroker()
+    with serving(files, played) as endpoints:
+        asked = at(cell, endpoints)
+        tenants = [make_tenant(f"waits-{number}") for number in range(3)]
+        progress = CellProgress.objects.filter(cell=asked)
+        progress.update(failures=4, retry_at=timezone.now())
+        with ExitStack() as stack:
+            for _ in range(PROBES_MAX):
+                stack.enter_context(places.take(PROBES, PROBES_MAX))
+            assert reconcile_due() == 0
+        # Another process probes it.
+        progress.update(retry_at=timezone.now() + timedelta(seconds=PROBE_S))
+        assert reconcile_due() == 0
+        assert played.applied == []
+        progress.update(retry_at=timezone.now())
+        assert reconcile_due() == 1
+        assert (progress.get().failures, progress.get().retry_at) == (0, None)
+        # It has answered, and the others follow.
+        assert reconcile_due() == len(tenants) - 1
+    assert {status_of(tenant) for tenant in tenants} == {"ready"}
+
+
+def test_use_is_read_by_one_at_a_time_of_cells_that_answer(cell: Cell, files: TlsFiles) -> None:
+    played = PlayedBroker()
+    with serving(files, played) as endpoints:
+        asked = at(cell, endpoints)
+        read_cells()
+        assert played.usage_reads == 1
+        # It was read just now, or somebody is at it.
+        read_cells()
+        assert played.usage_reads == 1
+        progress = CellProgress.objects.filter(cell=asked)
+        away_until = timezone.now() + timedelta(minutes=1)
+        progress.update(usage_due_at=None, read_retry_at=away_until)
+        read_cells()
+        assert played.usage_reads == 1
+        progress.update(read_retry_at=None)
+        read_cells()
+        assert played.usage_reads == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cell_that_hangs_leaves_threads_to_the_others(files: TlsFiles, settings: Any) -> None:
+    trusted(settings, files)
+    make_cell("one")
+    make_cell("two")
+    hung, other = Cell.objects.order_by("id")
+    hangs = PlayedBroker(hangs=True)
+    errors: list[BaseException] = []
+    is_over = threading.Event()
+
+    def work() -> None:
+        try:
+            while not is_over.wait(0.02):
+                reconcile_due()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    with serving(files, hangs, PlayedBroker()) as (hangs_at, answers_at):
+        at(hung, [hangs_at])
+        at(other, [answers_at])
+        for number in range(2 * THREADS):
+            placed(hung, f"waits-{number}")
+        acme = placed(other, "acme")
+        for thread in threads:
+            thread.start()
+        try:
+            deadline_s = time.monotonic() + TOLD_SECONDS_MAX
+            while status_of(acme) != "ready":
+                assert time.monotonic() < deadline_s
+                time.sleep(0.05)
+        finally:
+            is_over.set()
+            hangs.released.set()
+            for thread in threads:
+                thread.join()
+    assert errors == []

@@ -28,11 +28,12 @@ from control_plane.messaging.models import Topic
 from control_plane.operations.models import AuditEvent, OutboxEntry
 from control_plane.quotas.logic import do_set_quota
 from control_plane.quotas.models import TenantQuota
+from control_plane.reconciliation.back_offs import READING, ask, cells_that_answer
 from control_plane.reconciliation.listing import items_of
 from control_plane.reconciliation.lives import ERASED_AUDIT_KEPT, go_on_with_lives
 from control_plane.reconciliation.logic import CELL_RETRY_MAX
 from control_plane.reconciliation.looking import look_at_cells
-from control_plane.reconciliation.rounds import ask, cells_that_answer, reconcile_due
+from control_plane.reconciliation.rounds import reconcile_due
 from control_plane.reconciliation.sending import MESSAGES_GONE
 from data_plane.contract import cell_admin_pb2 as messages
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
@@ -470,10 +471,10 @@ def test_what_cannot_be_taken_in_is_the_matter_of_its_cell_alone(cell: Cell) -> 
 
     make_cell("beside")
     began_at = timezone.now()
-    asked = [ask(each, reads_nonsense) for each in cells_that_answer()]
+    asked = [ask(each, reads_nonsense) for each in cells_that_answer(READING)]
     assert asked == [None, None]
     assert set(Cell.objects.values_list("last_error", flat=True)) == {"ValueError"}
-    waits = CellProgress.objects.get(cell=cell).retry_at
+    waits = CellProgress.objects.get(cell=cell).read_retry_at
     assert waits is not None
     assert waits > began_at
 
