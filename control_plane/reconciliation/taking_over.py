@@ -83,6 +83,25 @@ def take_over(organization: Organization, row: DeclaredModel, item: messages.Ite
             _take_over_limits(organization, row, resource.quota)
 
 
+def take_over_end(row: DeclaredModel) -> None:
+    """What the cell has deleted has ended here, too: nothing accepts a key that Kafka refuses, or
+    serves a tenant that was purged. The caller deletes what keeps no row."""
+    now = timezone.now()
+    match row:
+        case ApiKey():
+            row.revoked_at = row.revoked_at or now
+            row.deleted_at = row.deleted_at or now
+            row.settle()
+        case Organization():
+            _end_tenant(row)
+
+
+def _end_tenant(organization: Organization) -> None:
+    organization.state = OrganizationState.DELETED
+    if organization.purge_after is None:
+        organization.purge_after = timezone.now() + timedelta(days=PURGE_GRACE_DAYS)
+
+
 def _take_over_topic(topic: Topic, item: messages.Item) -> None:
     resource = item.resource
     observe_topic(topic, item)
@@ -99,9 +118,7 @@ def _take_over_topic(topic: Topic, item: messages.Item) -> None:
 
 def _take_over_tenant(organization: Organization, tenant: messages.Tenant) -> None:
     if tenant.state == messages.TENANT_BLOCKED:
-        organization.state = OrganizationState.DELETED
-        if organization.purge_after is None:
-            organization.purge_after = timezone.now() + timedelta(days=PURGE_GRACE_DAYS)
+        _end_tenant(organization)
     elif tenant.state == messages.TENANT_READ_ONLY:
         organization.state = OrganizationState.SUSPENDED
         organization.state_reason = tenant.state_reason

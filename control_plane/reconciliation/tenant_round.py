@@ -36,7 +36,7 @@ from control_plane.quotas.models import TenantQuota
 from control_plane.reconciliation.erasure import erase
 from control_plane.reconciliation.logic import Answer, Verdict, retry_after
 from control_plane.reconciliation.sending import Sender, was_there
-from control_plane.reconciliation.taking_over import take_over
+from control_plane.reconciliation.taking_over import take_over, take_over_end
 from control_plane.tenancy.models import (
     STATUS_REASON_CHARACTERS_MAX,
     DeclaredModel,
@@ -52,6 +52,8 @@ MODELS: Final[Mapping[ResourceKind, Any]] = {
     ResourceKind.GRANT: Grant,
     ResourceKind.QUOTA: TenantQuota,
 }
+# What was deleted in the cell ends here, too. Of a topic the row stays, and says so.
+_END_WITH_THE_CELL: Final = (ApiKey, Grant, Organization)
 _SETTLED: Final = (Verdict.IN_FORCE, Verdict.GONE, Verdict.OVER)
 
 
@@ -170,6 +172,8 @@ class _Record:
             case Verdict.COUNT_ON:
                 row.generation = max(row.generation, answer.cell_generation + 1)
             case Verdict.FAILED | Verdict.OVER if is_newest:
+                if answer.verdict is Verdict.OVER and isinstance(row, _END_WITH_THE_CELL):
+                    return self._end_with_the_cell(row, answer)
                 row.status_reason = answer.reason[:STATUS_REASON_CHARACTERS_MAX]
                 if not (isinstance(row, Organization) and row.deleted_at is not None):
                     row.status = ResourceStatus.FAILED
@@ -195,9 +199,29 @@ class _Record:
             organization.id,
             "reconcile.take_over",
             row.pk,
-            str(getattr(row, "name", "")),
+            _name_of(row),
             {"from": before, "to": row.declared(), "generation": row.generation},
         )
+
+    def _end_with_the_cell(self, row: DeclaredModel, answer: Answer) -> bool:
+        """It was deleted, and this database was restored from before that; whether the row
+        stays."""
+        row.generation = max(row.generation, answer.cell_generation)
+        row.status = ResourceStatus.FAILED
+        row.status_reason = answer.reason[:STATUS_REASON_CHARACTERS_MAX]
+        take_over_end(row)
+        record_audit(
+            SYSTEM,
+            self.organization_id,
+            "reconcile.take_over",
+            row.pk,
+            _name_of(row),
+            {"is_deleted": True, "generation": row.generation},
+        )
+        if isinstance(row, Grant):
+            row.delete()
+            return False
+        return True
 
     def _is_kept(self, row: DeclaredModel) -> bool:
         """The cell has it no more; whether the row stays."""
@@ -240,6 +264,10 @@ class _Record:
         )
 
 
+def _name_of(row: DeclaredModel) -> str:
+    return str(getattr(row, "name", ""))
+
+
 def _save(model: Any, rows: Sequence[DeclaredModel]) -> None:
     """All that a round changes."""
     fields = ["generation", "observed_generation", "status", "status_reason"]
@@ -249,7 +277,7 @@ def _save(model: Any, rows: Sequence[DeclaredModel]) -> None:
             *("replication_factor", "configs", "purge_after", "deleted_at"),
         ],
         Organization: ["state", "state_reason", "purge_after"],
-        ApiKey: ["networks", "expires_at", "revoked_at"],
+        ApiKey: ["networks", "expires_at", "revoked_at", "deleted_at"],
         TenantQuota: [field.name for field in TenantQuota._meta.fields if field.null],
     }
     manager: Any = model.objects if model is Organization else model.objects.across_tenants()

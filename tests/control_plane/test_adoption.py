@@ -17,7 +17,9 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 from confluent_kafka.admin import ResourceType as KafkaResourceType
+from django.utils import timezone
 
+from control_plane.access.logic import do_create_key, do_delete_grant, do_revoke_key
 from control_plane.access.models import ApiKey, Grant
 from control_plane.accounts.logic import do_suspend
 from control_plane.accounts.models import Organization, OrganizationState
@@ -43,6 +45,7 @@ from data_plane.contract import cell_operations_pb2 as operations_messages
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
 from tests.control_plane.cells import CellProcess, manager_of, settle, trusted
 from tests.control_plane.played_cells import clients_item
+from tests.control_plane.rest import at, client_of, client_with
 from tests.control_plane.tenants import Tenant, make_tenant
 
 pytestmark = [
@@ -353,6 +356,51 @@ def test_the_same_generation_with_another_content_is_counted_on(cell: Cell) -> N
     ours = topic_of(forked, "orders")
     assert (ours.generation, ours.observed_generation, ours.status) == (3, 3, "ready")
     assert item_of(cell, forked, "orders").configs["retention.ms"] == "7000"
+
+
+def test_what_was_taken_back_after_the_backup_stays_taken_back(cell: Cell) -> None:
+    leaked = make_tenant("leaked")
+    account, kept, _ = manager_of(leaked)
+    key, secret = do_create_key(
+        *(leaked.actor, leaked.id, account.id, "owner"), scopes=("kafka", "rest")
+    )
+    rest = client_with(secret)
+    settle()
+    grant = Grant.objects.of(leaked.id).get(resource_type="topic")
+    backup = {"generation": 1, "observed_generation": 1, "status": "ready", "deleted_at": None}
+    assert rest.get(at(leaked, "topics")).status_code == 200
+    do_revoke_key(leaked.actor, leaked.id, key.id, "owner")
+    do_delete_grant(leaked.actor, leaked.id, grant.id)
+    settle()
+    assert rest.get(at(leaked, "topics")).status_code == 401
+    ApiKey.objects.of(leaked.id).filter(id=key.id).update(revoked_at=None, **backup)
+    grant.save(force_insert=True)
+    assert rest.get(at(leaked, "topics")).status_code == 200
+    assert repair(cell) >= 2
+    settle()
+    assert rest.get(at(leaked, "topics")).status_code == 401
+    ended = ApiKey.objects.of(leaked.id).get(id=key.id)
+    assert (ended.status, ended.generation) == ("ready", ended.observed_generation)
+    assert ended.revoked_at is not None
+    assert not Grant.objects.of(leaked.id).filter(id=grant.id).exists()
+    assert ApiKey.objects.of(leaked.id).get(id=kept.id).revoked_at is None
+    for resource_id in (key.id, grant.id):
+        event = AuditEvent.objects.get(resource_id=resource_id, action="reconcile.take_over")
+        assert event.changes["is_deleted"] is True
+
+
+def test_a_tenant_that_was_purged_after_the_backup_is_served_no_more(cell: Cell) -> None:
+    purged = make_tenant("purged")
+    settle()
+    deletion = messages.Deletion(resource_id=purged.id, generation=7)
+    with cell_admin(cell) as admin:
+        admin.Delete(messages.DeleteRequest(deletions=[deletion]))
+    OutboxEntry.objects.of(purged.id).update(done_at=None, not_before=timezone.now())
+    settle()
+    tenant = Organization.objects.get(id=purged.id)
+    assert (tenant.state, tenant.status, tenant.generation) == ("deleted", "failed", 7)
+    assert tenant.purge_after is not None
+    assert client_of(purged.owner).get(at(purged)).status_code == 404
 
 
 def test_topics_that_a_restored_database_has_never_heard_of_are_adopted(cell: Cell) -> None:
