@@ -10,6 +10,7 @@ of digests has been compared, and the next comparison waits for another one.
 Invariants
 - Nothing in the cell is changed here: what is to be repaired is due in the outbox.
 - What is on its way (an entry is open, or the generation is not observed) is no drift.
+- What the cell will never take (it is failed, and no entry is open) is not told again.
 - What clients own is not compared.
 """
 
@@ -135,12 +136,17 @@ def _expected(cell: Cell) -> Iterator[_Expected]:
     )
     for organization in organizations.values():
         is_told = organization.observed_generation == organization.generation
-        if is_told and organization.id not in told_now and organization.deleted_at is None:
+        is_over = (
+            organization.status == ResourceStatus.FAILED or organization.deleted_at is not None
+        )
+        if is_told and organization.id not in told_now and not is_over:
             resource = resource_of(organization, organization)
             yield _Expected(ResourceKind.TENANT, organization.id, organization, resource)
     for kind, model in MODELS.items():
-        rows = model.objects.across_tenants().filter(
-            organization_id__in=organizations, observed_generation=F("generation")
+        rows = (
+            model.objects.across_tenants()
+            .filter(organization_id__in=organizations, observed_generation=F("generation"))
+            .exclude(status=ResourceStatus.FAILED)
         )
         if model is ApiKey:
             rows = rows.filter(scopes__contains=[Scope.KAFKA])

@@ -434,6 +434,27 @@ def test_what_was_deleted_here_is_not_adopted_by_what_is_heard_late(cell: Cell) 
     assert not Topic.objects.of(late.id).exists()
 
 
+def test_what_the_cell_will_never_take_again_is_told_once(cell: Cell) -> None:
+    over = make_tenant("never")
+    topic = do_create_topic(over.actor, over.id, "orders", TopicSpec(1))
+    settle()
+    # The backup is older than its deletion.
+    deletion = messages.Deletion(resource_id=topic.id, generation=2)
+    with cell_admin(cell) as admin:
+        admin.Delete(messages.DeleteRequest(deletions=[deletion]))
+    repairs = AuditEvent.objects.filter(organization_id=over.id, action="reconcile.repair")
+    assert repair(cell) >= 1
+    settle()
+    failed = topic_of(over, "orders")
+    assert failed.status == "failed"
+    assert "make another one" in failed.status_reason
+    for _ in range(2):
+        assert repair(cell, even_if_compared=True) == 0
+        settle()
+    assert repairs.count() == 1
+    assert topic_of(over, "orders").status == "failed"
+
+
 def test_what_a_cell_has_lost_is_declared_again(cell: Cell) -> None:
     kept = make_tenant("kept")
     manager_of(kept)
