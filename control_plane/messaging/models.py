@@ -71,6 +71,16 @@ class Topic(TenantModel, DeclaredModel):
         later = [f"{self.id}-{number}" for number in range(2, self.incarnation + 1)]
         return [self.id, *later]
 
+    def incarnation_of(self, resource_id: str) -> int:
+        """Which of its incarnations, those included that are not known here, the cell knows by this
+        id; 0 when it is none."""
+        first, _, number = resource_id.partition("-")
+        if first != self.id:
+            return 0
+        if resource_id == self.id:
+            return 1
+        return int(number) if number.isascii() and number.isdecimal() else 0
+
     def declared(self) -> dict[str, Any]:
         return {
             "managed_by": str(self.managed_by),

@@ -19,6 +19,15 @@ from control_plane.operations.models import Operation, OperationKind, OperationS
 OPEN: Final = (OperationStatus.PENDING, OperationStatus.RUNNING)
 
 
+def do_give_up_purges(organization_id: str, topic_id: str, why: str) -> int:
+    """The topic is not purged, and stays; how many operations said that it would be."""
+    purges = Operation.objects.of(organization_id).filter(
+        kind=OperationKind.PURGE_TOPIC, resource_id=topic_id, status__in=OPEN
+    )
+    now = timezone.now()
+    return purges.update(status=OperationStatus.FAILED, error=why, finished_at=now)
+
+
 def do_settle_operations() -> int:
     """Close what is done; how many those are."""
     purges = Operation.objects.across_tenants().filter(

@@ -6,6 +6,7 @@ the row that there is, and nothing here changes the cell.
     in the cell             no row              a row of clients'      a row of REST's
     a client's topic        a row is made       its copy is renewed    named as what is in the way
     declared, our id        restored: adopted   only `observed`        only `observed`
+    had back since          restored: adopted   taken over             taken over
     gone                    nothing             the row goes           the outbox knows
 
 Invariants
@@ -28,9 +29,18 @@ from django.db import DataError, IntegrityError, transaction
 from control_plane.accounts.models import Organization, OrganizationState
 from control_plane.cells.models import Cell, Placement
 from control_plane.messaging.models import ManagedBy, Topic
-from control_plane.operations.facade import Actor, ActorKind, record_audit
+from control_plane.operations.facade import (
+    SYSTEM,
+    Actor,
+    ActorKind,
+    ResourceKind,
+    TenantWrite,
+    record_audit,
+)
 from control_plane.operations.models import ACTOR_NAME_CHARACTERS_MAX, OutboxEntry
+from control_plane.operations.settling import do_give_up_purges
 from control_plane.reconciliation.taking_over import (
+    HAD_BACK,
     copy_clients_topic,
     observe_topic,
     shown,
@@ -120,6 +130,9 @@ def adopt(organization: Organization, item: messages.Item, actor: Actor) -> None
         return
     before = topic.declared(), topic.kafka_topic_id, topic.observed
     is_clients = resource.owner == messages.CLIENT
+    if topic.incarnation_of(resource.resource_id) > topic.incarnation:
+        _go_on_as_had_back(organization, topic, item)
+        return
     if topic.managed_by == ManagedBy.CLIENT and is_clients:
         copy_clients_topic(topic, item)
     elif resource.resource_id in topic.resource_ids:
@@ -133,6 +146,26 @@ def adopt(organization: Organization, item: messages.Item, actor: Actor) -> None
     if topic.declared() != before[0]:
         changes = {"from": before[0], "to": topic.declared()}
         record_audit(actor, organization.id, "topic.adopt", topic.id, topic.name, changes)
+
+
+def _go_on_as_had_back(organization: Organization, topic: Topic, item: messages.Item) -> None:
+    """This database was restored from before it was deleted and had back: the cell has it under the
+    id of a later incarnation, which is this topic's from now on."""
+    before, generation = topic.declared(), topic.generation
+    take_over(organization, topic, item)
+    is_behind = topic.generation < generation
+    if is_behind:
+        # What was declared since was declared of what is no more; generations never go back.
+        topic.generation = generation
+        topic.declare_again()
+    topic.save()
+    do_give_up_purges(organization.id, topic.id, HAD_BACK)
+    write = TenantWrite(SYSTEM, organization)
+    changes = {"from": before, "to": topic.declared(), "generation": topic.generation}
+    write.audit("reconcile.take_over", topic.id, topic.name, changes)
+    if is_behind:
+        write.declare(ResourceKind.TOPIC, topic)
+    write.finish()
 
 
 def _new_row(organization: Organization, item: messages.Item) -> Topic | None:
@@ -163,7 +196,7 @@ def _is_in_place_of(topic: Topic, item: messages.Item) -> bool:
     """Whether the row stands for a name that another resource of ours has in the cell."""
     resource_id = item.resource.resource_id
     match = _RESOURCE_ID.fullmatch(resource_id)
-    if match is None or not is_id(match[1], "top") or resource_id in topic.resource_ids:
+    if match is None or not is_id(match[1], "top") or match[1] == topic.id:
         return False
     is_new = topic.observed_generation == 0 and topic.generation > 0
     return (

@@ -7,6 +7,9 @@ A topic that is had back takes three steps, each of which changes nothing where 
     UndeleteTopic     with the topic id, so that nothing else of its name is meant
     Apply             of its new id, which takes over the topic of that topic id
 
+What goes for good is looked for under ids that this database does not know: where it was restored,
+the topic may have been had back since, and is taken over instead of being forgotten.
+
 Bounds: RESOURCES_MAX resources and PARTITIONS_MAX partitions in a call. A call that is refused as a
 whole is sent again in halves, down to the resource that it is refused for.
 """
@@ -58,7 +61,9 @@ class Sender:
         """What became of each, by its id. Sets topics' `kafka_topic_id` where it was asked for."""
         with cell_admin(self._cell) as admin, cell_operations(self._cell) as operations:
             self._identify(admin, rows)
-            answers = self._delete(admin, [row for row in rows if is_deleted(row)])
+            answers = self._had_back(admin, rows)
+            gone = [row for row in rows if is_deleted(row) and row.pk not in answers]
+            answers |= self._delete(admin, gone)
             self._purge(operations, rows, answers)
             ready = []
             for row in rows:
@@ -74,15 +79,30 @@ class Sender:
             return answers | self._apply(admin, ready)
 
     def present(self, rows: Iterable[DeclaredModel]) -> dict[str, messages.Item]:
-        """What the cell has of them, by the rows' ids."""
+        """What the cell has of them, by the rows' ids: of a topic its last incarnation."""
         with cell_admin(self._cell) as admin:
-            items = {
-                item.resource.resource_id: item
-                for item in items_of(admin, self._organization.slug)
-                if item.resource.resource_id
-            }
+            items = list(items_of(admin, self._organization.slug))
+        present = {item.resource.resource_id: item for item in items if item.resource.resource_id}
         wanted = {row.pk: ids_of(row)[-1] for row in rows}
-        return {pk: items[name] for pk, name in wanted.items() if name in items}
+        found = {pk: present[name] for pk, name in wanted.items() if name in present}
+        return found | _later_incarnations(rows, items)
+
+    def _had_back(self, admin: CellAdminStub, rows: Iterable[DeclaredModel]) -> dict[str, Answer]:
+        """Of what is to go for good: what the cell has in a later incarnation than is known."""
+        going = [row for row in rows if isinstance(row, Topic) and row.deleted_at is not None]
+        if not going:
+            return {}
+        items = items_of(admin, self._organization.slug, messages.KIND_TOPIC)
+        later = _later_incarnations(going, items)
+        return {
+            topic.pk: Answer(
+                Verdict.LATER,
+                topic.generation,
+                cell_generation=later[topic.pk].resource.generation,
+            )
+            for topic in going
+            if topic.pk in later
+        }
 
     def _identify(self, admin: CellAdminStub, rows: Iterable[DeclaredModel]) -> None:
         """Which topics are those that go or come back, where neither a round nor the feed has
@@ -211,6 +231,22 @@ def was_there(topic: Topic) -> bool:
 def ids_of(row: DeclaredModel) -> list[str]:
     """The resource ids that the cell may know it by, the present one last."""
     return row.resource_ids if isinstance(row, Topic) else [row.pk]
+
+
+def _later_incarnations(
+    rows: Iterable[DeclaredModel], items: Iterable[messages.Item]
+) -> dict[str, messages.Item]:
+    """Of topics that the cell has under the id of a later incarnation, by the rows' ids."""
+    topics = {row.pk: row for row in rows if isinstance(row, Topic)}
+    newest = {pk: topic.incarnation for pk, topic in topics.items()}
+    found: dict[str, messages.Item] = {}
+    for item in items:
+        resource_id = item.resource.resource_id
+        topic = topics.get(resource_id.partition("-")[0])
+        if topic is not None and topic.incarnation_of(resource_id) > newest[topic.pk]:
+            newest[topic.pk] = topic.incarnation_of(resource_id)
+            found[topic.pk] = item
+    return found
 
 
 def batches(resources: Sequence[messages.Resource]) -> Iterator[list[messages.Resource]]:

@@ -29,6 +29,7 @@ from control_plane.reconciliation.specifications import (
 from control_plane.tenancy.models import DeclaredModel
 from data_plane.contract import cell_admin_pb2 as messages
 
+HAD_BACK: Final = "It was deleted and had back after the backup that this database is from."
 NUL: Final = "\0"
 NUL_SHOWN: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -105,6 +106,8 @@ def _end_tenant(organization: Organization) -> None:
 def _take_over_topic(topic: Topic, item: messages.Item) -> None:
     resource = item.resource
     observe_topic(topic, item)
+    # It may have been had back since.
+    topic.incarnation = max(topic.incarnation, topic.incarnation_of(resource.resource_id))
     topic.managed_by = ManagedBy.CLIENT if resource.owner == messages.CLIENT else ManagedBy.API
     topic.partitions = resource.topic.partitions
     topic.replication_factor = resource.topic.replication_factor

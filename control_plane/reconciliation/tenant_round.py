@@ -32,11 +32,12 @@ from control_plane.cells.models import Cell, CellProgress, Placement
 from control_plane.messaging.models import Topic
 from control_plane.operations.facade import SYSTEM, record_audit
 from control_plane.operations.models import OutboxEntry, ResourceKind
+from control_plane.operations.settling import do_give_up_purges
 from control_plane.quotas.models import TenantQuota
 from control_plane.reconciliation.erasure import erase
 from control_plane.reconciliation.logic import Answer, Verdict, retry_after
 from control_plane.reconciliation.sending import Sender, was_there
-from control_plane.reconciliation.taking_over import take_over, take_over_end
+from control_plane.reconciliation.taking_over import HAD_BACK, take_over, take_over_end
 from control_plane.tenancy.models import (
     STATUS_REASON_CHARACTERS_MAX,
     DeclaredModel,
@@ -191,9 +192,16 @@ class _Record:
         if item is None or row.generation != answer.generation:
             row.generation = max(row.generation, answer.cell_generation + 1)
             return
-        before = row.declared()
+        before, generation = row.declared(), row.generation
+        is_purged = isinstance(row, Topic) and row.deleted_at is not None
         take_over(organization, row, item)
-        settled[row.pk] = row.generation
+        if row.generation < generation:
+            # It is told once more in ours: generations never go back.
+            row.generation, row.status = generation, ResourceStatus.UPDATING
+        else:
+            settled[row.pk] = row.generation
+        if is_purged:
+            do_give_up_purges(organization.id, row.pk, HAD_BACK)
         record_audit(
             SYSTEM,
             organization.id,
@@ -274,7 +282,7 @@ def _save(model: Any, rows: Sequence[DeclaredModel]) -> None:
     more: Mapping[Any, list[str]] = {
         Topic: [
             *("kafka_topic_id", "observed", "takes_over", "managed_by", "partitions"),
-            *("replication_factor", "configs", "purge_after", "deleted_at"),
+            *("replication_factor", "configs", "purge_after", "deleted_at", "incarnation"),
         ],
         Organization: ["state", "state_reason", "purge_after"],
         ApiKey: ["networks", "expires_at", "revoked_at", "deleted_at"],

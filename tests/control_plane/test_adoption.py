@@ -30,15 +30,18 @@ from control_plane.messaging.logic import (
     do_change_owner,
     do_create_topic,
     do_delete_topic,
+    do_undelete_topic,
     do_update_topic,
 )
 from control_plane.messaging.models import ManagedBy, Topic
-from control_plane.operations.models import AuditEvent, OutboxEntry
+from control_plane.operations.models import AuditEvent, Operation, OutboxEntry
 from control_plane.quotas.models import TenantQuota
 from control_plane.reconciliation.adoption import adopt_all, adopt_events
 from control_plane.reconciliation.drift import repair
 from control_plane.reconciliation.following import follow, take_lease
 from control_plane.reconciliation.listing import items_of
+from control_plane.reconciliation.lives import purge_topics
+from control_plane.reconciliation.taking_over import HAD_BACK
 from control_plane.tenancy.ids import new_id
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract import cell_operations_pb2 as operations_messages
@@ -432,6 +435,93 @@ def test_what_was_deleted_here_is_not_adopted_by_what_is_heard_late(cell: Cell) 
     settle()
     adopt_all(cell, [heard])
     assert not Topic.objects.of(late.id).exists()
+
+
+def had_back_after_a_backup(tenant: Tenant) -> dict[str, Any]:
+    """A topic that was deleted and had back, and its columns as they were before that."""
+    topic = do_create_topic(tenant.actor, tenant.id, "orders", TopicSpec(1))
+    settle()
+    columns = ("incarnation", "generation", "observed_generation", "configs", "purge_after")
+    rows = Topic.objects.of(tenant.id).filter(id=topic.id)
+    backup: dict[str, Any] = rows.values(*columns, "status", "status_reason", "deleted_at").get()
+    do_delete_topic(tenant.actor, tenant.id, topic.id)
+    settle()
+    do_undelete_topic(tenant.actor, tenant.id, topic.id)
+    settle()
+    do_update_topic(tenant.actor, tenant.id, topic.id, configs={"retention.ms": 5000})
+    settle()
+    assert topic_of(tenant, "orders").status == "ready"
+    return backup
+
+
+def test_what_was_had_back_after_the_backup_is_that_topic_still(cell: Cell) -> None:
+    again = make_tenant("hadback")
+    backup = had_back_after_a_backup(again)
+    Topic.objects.of(again.id).update(**backup)
+    repair(cell)
+    settle()
+    repair(cell, even_if_compared=True)
+    settle()
+    topic = topic_of(again, "orders")
+    assert (topic.incarnation, topic.status) == (2, "ready")
+    assert topic.spec()["configs"] == {"retention.ms": "5000"}
+    assert topic.generation == topic.observed_generation
+    assert item_of(cell, again, "orders").resource.resource_id == topic.resource_id
+    # It is the tenant's own again: what is declared is told, and its name goes with it.
+    do_update_topic(again.actor, again.id, topic.id, configs={"retention.ms": 6000})
+    settle()
+    assert item_of(cell, again, "orders").configs["retention.ms"] == "6000"
+    do_delete_topic(again.actor, again.id, topic.id, purge=True)
+    settle()
+    assert not Topic.objects.of(again.id).exists()
+    do_create_topic(again.actor, again.id, "orders", TopicSpec(1))
+    settle()
+    assert topic_of(again, "orders").status == "ready"
+
+
+@pytest.mark.parametrize("declared_since", [0, 9])
+def test_what_was_had_back_after_the_backup_is_not_purged_by_what_was_due_then(
+    cell: Cell, declared_since: int
+) -> None:
+    due = make_tenant(f"due-{declared_since}")
+    backup = had_back_after_a_backup(due)
+    # In the backup it is deleted, and its time is over; it may have been declared anew since.
+    backup["purge_after"] = timezone.now()
+    backup["generation"] += declared_since
+    backup["observed_generation"] = backup["generation"]
+    Topic.objects.of(due.id).update(**backup)
+    purge_topics()
+    settle()
+    topic = topic_of(due, "orders")
+    assert (topic.incarnation, topic.status, topic.deleted_at) == (2, "ready", None)
+    assert topic.generation > backup["generation"] or not declared_since
+    assert item_of(cell, due, "orders").resource.generation == topic.generation
+    (purge,) = Operation.objects.of(due.id).filter(resource_id=topic.id)
+    assert (purge.status, purge.error) == ("failed", HAD_BACK)
+    assert not OutboxEntry.objects.of(due.id).filter(done_at=None).exists()
+
+
+def test_what_was_declared_before_it_is_known_to_be_had_back_counts_on(cell: Cell) -> None:
+    later = make_tenant("later")
+    backup = had_back_after_a_backup(later)
+    backup["generation"] += 9
+    Topic.objects.of(later.id).update(**backup)
+    adopt_all(cell, [item_of(cell, later, "orders")])
+    topic = topic_of(later, "orders")
+    assert (topic.incarnation, topic.generation) == (2, backup["generation"] + 1)
+    settle()
+    topic = topic_of(later, "orders")
+    assert (topic.status, topic.observed_generation) == ("ready", topic.generation)
+    assert item_of(cell, later, "orders").resource.generation == topic.generation
+
+
+@pytest.mark.parametrize(
+    ("resource_id", "incarnation"),
+    [("top_x", 1), ("top_x-2", 2), ("top_x-10", 10)]
+    + [(other, 0) for other in ("", "top_", "top_xy", "top_x-", "top_x--2", "top_x-²", "2-top_x")],
+)
+def test_a_topic_knows_its_incarnations(resource_id: str, incarnation: int) -> None:
+    assert Topic(id="top_x").incarnation_of(resource_id) == incarnation
 
 
 def test_what_the_cell_will_never_take_again_is_told_once(cell: Cell) -> None:
