@@ -56,6 +56,8 @@ class Sender:
     def __init__(self, cell: Cell, organization: Organization) -> None:
         self._cell = cell
         self._organization = organization
+        # What the cell has said so far is in force in this version: older ones are not believed.
+        self._version = 0
 
     def send(self, rows: Sequence[DeclaredModel]) -> dict[str, Answer]:
         """What became of each, by its id. Sets topics' `kafka_topic_id` where it was asked for."""
@@ -81,7 +83,7 @@ class Sender:
     def present(self, rows: Iterable[DeclaredModel]) -> dict[str, messages.Item]:
         """What the cell has of them, by the rows' ids: of a topic its last incarnation."""
         with cell_admin(self._cell) as admin:
-            items = list(items_of(admin, self._organization.slug))
+            items = list(items_of(admin, self._organization.slug, at_least=self._version))
         present = {item.resource.resource_id: item for item in items if item.resource.resource_id}
         wanted = {row.pk: ids_of(row)[-1] for row in rows}
         found = {pk: present[name] for pk, name in wanted.items() if name in present}
@@ -130,7 +132,7 @@ class Sender:
             for row in rows
             for resource_id in ids_of(row)
         ]
-        results = _deleted(admin, deletions)
+        results = self._deleted(admin, deletions)
         answers = {
             row.pk: answer_to_delete([results[name] for name in ids_of(row)], row.generation)
             for row in rows
@@ -168,7 +170,7 @@ class Sender:
                 messages.Deletion(resource_id=name, generation=topic.generation, keep=True)
                 for name in earlier
             ]
-            results = _deleted(admin, deletions)
+            results = self._deleted(admin, deletions)
             answer = answer_to_delete([results[name] for name in earlier], topic.generation)
             if answer.verdict is not Verdict.GONE:
                 return answer
@@ -198,11 +200,37 @@ class Sender:
         sent = {row.pk: resource_of(self._organization, row) for row in rows}
         results: dict[str, messages.Result] = {}
         for batch in batches(list(sent.values())):
-            results |= _applied(admin, batch)
+            results |= self._applied(admin, batch)
         return {
             pk: answer_to_apply(results[resource.resource_id], resource)
             for pk, resource in sent.items()
         }
+
+    def _applied(
+        self, admin: CellAdminStub, batch: Sequence[messages.Resource]
+    ) -> dict[str, messages.Result]:
+        try:
+            answer = admin.Apply(messages.ApplyRequest(resources=batch))
+        except CellRefused as refusal:
+            if refusal.code not in _REFUSED_AS_A_WHOLE:
+                raise
+            if len(batch) == 1:
+                return {batch[0].resource_id: _refused(batch[0].resource_id, refusal)}
+            half = len(batch) // 2
+            return self._applied(admin, batch[:half]) | self._applied(admin, batch[half:])
+        self._version = max(self._version, answer.version)
+        return {result.resource_id: result for result in answer.results}
+
+    def _deleted(
+        self, admin: CellAdminStub, deletions: Sequence[messages.Deletion]
+    ) -> dict[str, messages.Result]:
+        results: dict[str, messages.Result] = {}
+        for start in range(0, len(deletions), RESOURCES_MAX):
+            batch = deletions[start : start + RESOURCES_MAX]
+            answer = admin.Delete(messages.DeleteRequest(deletions=batch))
+            self._version = max(self._version, answer.version)
+            results |= {result.resource_id: result for result in answer.results}
+        return results
 
     def _is_there(self, admin: CellAdminStub) -> bool:
         """Whether anything of the tenant is left in the cell."""
@@ -262,32 +290,6 @@ def batches(resources: Sequence[messages.Resource]) -> Iterator[list[messages.Re
         partitions += more
     if batch:
         yield batch
-
-
-def _applied(
-    admin: CellAdminStub, batch: Sequence[messages.Resource]
-) -> dict[str, messages.Result]:
-    try:
-        answer = admin.Apply(messages.ApplyRequest(resources=batch))
-    except CellRefused as refusal:
-        if refusal.code not in _REFUSED_AS_A_WHOLE:
-            raise
-        if len(batch) == 1:
-            return {batch[0].resource_id: _refused(batch[0].resource_id, refusal)}
-        half = len(batch) // 2
-        return _applied(admin, batch[:half]) | _applied(admin, batch[half:])
-    return {result.resource_id: result for result in answer.results}
-
-
-def _deleted(
-    admin: CellAdminStub, deletions: Sequence[messages.Deletion]
-) -> dict[str, messages.Result]:
-    results: dict[str, messages.Result] = {}
-    for start in range(0, len(deletions), RESOURCES_MAX):
-        batch = deletions[start : start + RESOURCES_MAX]
-        answer = admin.Delete(messages.DeleteRequest(deletions=batch))
-        results |= {result.resource_id: result for result in answer.results}
-    return results
 
 
 def _refused(resource_id: str, refusal: CellRefused) -> messages.Result:

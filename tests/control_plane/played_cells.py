@@ -90,6 +90,8 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
     stores_nothing: bool = False
     released: threading.Event = field(default_factory=threading.Event)
     watched: list[operations_messages.WatchRequest] = field(default_factory=list)
+    # Of resources of which the cell has a later generation than is told.
+    generations: dict[str, int] = field(default_factory=dict)
     applied: list[messages.Resource] = field(default_factory=list)
     usage_reads: int = 0
 
@@ -110,15 +112,17 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
         if self.stores_nothing:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the store does not answer")
         self.applied += request.resources
-        results = [
-            messages.Result(
-                resource_id=each.resource_id,
-                outcome=messages.Result.DONE,
-                generation=each.generation,
-            )
-            for each in request.resources
-        ]
+        results = [self._applied(each) for each in request.resources]
         return messages.ApplyResponse(results=results, version=self.version)
+
+    def _applied(self, resource: messages.Resource) -> messages.Result:
+        later = self.generations.get(resource.resource_id, 0)
+        is_stale = later > resource.generation
+        return messages.Result(
+            resource_id=resource.resource_id,
+            outcome=messages.Result.STALE if is_stale else messages.Result.DONE,
+            generation=max(later, resource.generation),
+        )
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._wait()

@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -16,6 +17,7 @@ from django.utils import timezone
 from control_plane.accounts.models import Organization
 from control_plane.cells.connections import CellUnavailable
 from control_plane.cells.models import Cell, CellProgress
+from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.messaging.models import Topic
 from control_plane.operations.models import OutboxEntry
 from control_plane.places import places
@@ -304,3 +306,48 @@ def test_a_cell_that_hangs_leaves_threads_to_the_others(files: TlsFiles, setting
             for thread in threads:
                 thread.join()
     assert errors == []
+
+
+def test_what_is_taken_over_is_not_older_than_what_the_cell_has_said(
+    cell: Cell, files: TlsFiles
+) -> None:
+    class Behind(PlayedBroker):
+        """What it takes is in a version that it does not show yet."""
+
+        shown_version = 850
+
+        def List(self, request: Any, context: Any) -> Any:  # noqa: N802
+            return messages.ListResponse(items=self.items, version=self.shown_version)
+
+    acme = make_tenant("acme")
+    topic = do_create_topic(acme.actor, acme.id, "orders", TopicSpec(1))
+    spec = messages.Topic(partitions=1, configs={"retention.ms": "5000"})
+    resource = messages.Resource(
+        resource_id=topic.id,
+        generation=5,
+        owner=messages.API,
+        tenant=acme.organization.slug,
+        name="orders",
+        topic=spec,
+    )
+    item = messages.Item(
+        kind=messages.KIND_TOPIC, resource=resource, topic_id=uuid4().bytes, partitions=1
+    )
+    played = Behind(version=900, items=[item], generations={topic.id: 10})
+    with serving(files, played) as endpoints:
+        asked = at(cell, endpoints)
+        # A database that was restored: the cell is at generation 10, and this one at 7.
+        rows = Topic.objects.of(acme.id)
+        rows.update(generation=7, observed_generation=6)
+        assert reconcile_due() == 0
+        assert rows.get().generation == 7
+        assert rows.get().status != "ready"
+        assert CellProgress.objects.get(cell=asked).failures == 1
+        played.shown_version = 900
+        item.resource.generation = 10
+        CellProgress.objects.filter(cell=asked).update(retry_at=timezone.now())
+        OutboxEntry.objects.of(acme.id).update(not_before=timezone.now())
+        assert reconcile_due() == 1
+    taken = rows.get()
+    assert (taken.generation, taken.observed_generation, taken.status) == (10, 10, "ready")
+    assert taken.configs == {"retention.ms": "5000"}
