@@ -4,16 +4,19 @@ brokers are gRPC servers that answer as they are told."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
 from django.core.cache import cache
+from django.utils import timezone
 
+from control_plane.api.idempotency import ANSWERED_WITHIN, ASKED, KEPT
 from control_plane.cells.models import Cell
-from control_plane.messaging.cell_calls import NOT_LEADER
+from control_plane.messaging.cell_calls import NOT_LEADER, TIMEOUT_S, WAIT_S
 from control_plane.messaging.logic import TopicSpec, do_create_topic
-from control_plane.operations.models import AuditEvent
+from control_plane.operations.models import AuditEvent, IdempotentAnswer
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsServicer
 from data_plane.server.inter_broker_tls import TlsFiles
@@ -146,10 +149,53 @@ def test_what_may_have_been_appended_is_not_appended_again(acme: Tenant, files: 
     brokers = [Broker(died=True), Broker()]
     with serving(files, *brokers) as endpoints:
         rest = Rest(acme, endpoints)
-        answer = rest.send(**{"Idempotency-Key": "once"})
-    assert (answer.status_code, answer.json()["code"]) == (503, "outcome-unknown")
-    assert [len(broker.stored) for broker in brokers] == [1, 0]
-    assert outcomes("message.produce") == ["unknown"]
+        # A retry is told the same, and appends nothing, whatever the cell would say by now.
+        for _ in range(2):
+            answer = rest.send(**{"Idempotency-Key": "once"})
+            assert (answer.status_code, answer.json()["code"]) == (503, "outcome-unknown")
+            brokers[0].died = False
+        assert [len(broker.stored) for broker in brokers] == [1, 0]
+        assert outcomes("message.produce") == ["unknown"]
+        # Who asks anew has it appended anew.
+        assert rest.send(**{"Idempotency-Key": "twice"}).status_code == 201
+    assert [len(broker.stored) for broker in brokers] == [2, 0]
+
+
+def test_what_was_appended_is_told_again_and_what_was_refused_is_decided_anew(
+    acme: Tenant, files: TlsFiles
+) -> None:
+    broker = Broker(leads=False)
+    with serving(files, broker) as endpoints:
+        rest = Rest(acme, endpoints)
+        assert rest.send(**{"Idempotency-Key": "once"}).status_code == 503
+        broker.leads = True
+        answers = [rest.send(**{"Idempotency-Key": "once"}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201, 201, 201]
+    assert [answer.get("Idempotency-Replayed") for answer in answers] == [None, "true", "true"]
+    assert [answer.json()["base_offset"] for answer in answers] == [7, 7, 7]
+    assert len(broker.stored) == 1
+
+
+def test_a_server_that_dies_while_it_asks_leaves_the_outcome_unknown(
+    acme: Tenant, files: TlsFiles
+) -> None:
+    broker = Broker()
+    with serving(files, broker) as endpoints:
+        rest = Rest(acme, endpoints)
+        assert rest.send(**{"Idempotency-Key": "once"}).status_code == 201
+        # As it was before the answer came.
+        kept = IdempotentAnswer.objects.all()
+        assert kept.update(status_code=ASKED, answer=b"") == 1
+        again = rest.send(**{"Idempotency-Key": "once"})
+        assert (again.status_code, again.json()["code"]) == (409, "in-flight")
+        kept.update(expires_at=timezone.now() + KEPT - ANSWERED_WITHIN)
+        later = rest.send(**{"Idempotency-Key": "once"})
+        assert (later.status_code, later.json()["code"]) == (503, "outcome-unknown")
+    assert len(broker.stored) == 1
+
+
+def test_a_call_may_not_take_longer_than_a_retry_waits_for_it() -> None:
+    assert timedelta(seconds=2 * (TIMEOUT_S + WAIT_S)) < ANSWERED_WITHIN
 
 
 def test_the_leader_is_found(acme: Tenant, files: TlsFiles) -> None:
@@ -207,7 +253,10 @@ def test_ends_that_the_coordinator_does_not_know_are_asked_of_the_leaders(
 def test_a_reset_of_which_nothing_is_heard_is_written_down(acme: Tenant, files: TlsFiles) -> None:
     broker = Broker(died=True)
     with serving(files, broker) as endpoints:
-        answer = Rest(acme, endpoints).reset(offset=3)
+        rest = Rest(acme, endpoints)
+        answer = rest.reset(offset=3)
+        # Its retry, with the same key, asks nothing.
+        assert rest.reset(offset=3).json()["code"] == "outcome-unknown"
     assert (answer.status_code, answer.json()["code"]) == (503, "outcome-unknown")
     assert [request.validate_only for request in broker.resets] == [True, False]
     (event,) = AuditEvent.objects.filter(action="group.reset")

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api.idempotency import idempotent
+from control_plane.api.idempotency import idempotent_call
 from control_plane.api.pages import cursor_of, decoded_cursor, limit_of, page_body
 from control_plane.api.queries import PAGE_PARAMETERS, text
 from control_plane.messaging.callers import cell_of, refuse_if_suspended
@@ -21,11 +21,7 @@ from control_plane.messaging.presentation.group_serializers import (
     OffsetResetResultSerializer,
     OffsetResetSerializer,
 )
-from control_plane.messaging.presentation.on_behalf import (
-    AS_ACCOUNT,
-    OnBehalfViewSet,
-    unless_unknown,
-)
+from control_plane.messaging.presentation.on_behalf import AS_ACCOUNT, OnBehalfViewSet
 
 
 class GroupViewSet(OnBehalfViewSet):
@@ -59,7 +55,7 @@ class OffsetResetViewSet(OnBehalfViewSet):
     actions: ClassVar = {"create": "group.write"}
 
     @extend_schema(request=OffsetResetSerializer, responses=OffsetResetResultSerializer)
-    @idempotent
+    @idempotent_call
     def create(self, request: Request, organization_id: str) -> Response:
         """Have a group go on elsewhere, all partitions or none. It is refused while the group has
         members; `dry_run` says what would change, and changes nothing."""
@@ -68,18 +64,15 @@ class OffsetResetViewSet(OnBehalfViewSet):
         if not body["dry_run"]:
             refuse_if_suspended(self.caller.organization)
 
-        def reset() -> Response:
-            moved = do_reset_offsets(
-                self.caller.actor,
-                self.organization_id,
-                cell_of(self.organization_id),
-                caller,
-                body["group_id"],
-                [Target(**target) for target in body["targets"]],
-                dry_run=body["dry_run"],
-            )
-            items = MovedOffsetSerializer(moved, many=True).data
-            shown = {"group_id": body["group_id"], "dry_run": body["dry_run"], "items": items}
-            return Response(shown)
-
-        return unless_unknown(reset)
+        moved = do_reset_offsets(
+            self.caller.actor,
+            self.organization_id,
+            cell_of(self.organization_id),
+            caller,
+            body["group_id"],
+            [Target(**target) for target in body["targets"]],
+            dry_run=body["dry_run"],
+        )
+        items = MovedOffsetSerializer(moved, many=True).data
+        shown = {"group_id": body["group_id"], "dry_run": body["dry_run"], "items": items}
+        return Response(shown)

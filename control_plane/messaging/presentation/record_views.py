@@ -9,17 +9,13 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from control_plane.api.idempotency import idempotent
+from control_plane.api.idempotency import idempotent_call
 from control_plane.api.pages import limit_of
 from control_plane.api.queries import PAGE_PARAMETERS, number, text, time_of
 from control_plane.messaging.callers import cell_of, refuse_if_suspended
 from control_plane.messaging.logic import find_topic
 from control_plane.messaging.presentation.group_serializers import INT32_MAX, INT64_MAX
-from control_plane.messaging.presentation.on_behalf import (
-    AS_ACCOUNT,
-    OnBehalfViewSet,
-    unless_unknown,
-)
+from control_plane.messaging.presentation.on_behalf import AS_ACCOUNT, OnBehalfViewSet
 from control_plane.messaging.presentation.record_serializers import (
     ProducedSerializer,
     ProduceSerializer,
@@ -79,7 +75,7 @@ class RecordViewSet(OnBehalfViewSet):
         return Response(RecordsSerializer(peek(cell_of(self.organization_id), wanted)).data)
 
     @extend_schema(request=ProduceSerializer, responses={201: ProducedSerializer})
-    @idempotent
+    @idempotent_call
     def create(self, request: Request, organization_id: str, topic_id: str) -> Response:
         """Append up to 100 messages of 1 MiB together to a partition, in one batch. 503 with the
         code `outcome-unknown`: they may have been appended."""
@@ -89,20 +85,17 @@ class RecordViewSet(OnBehalfViewSet):
         refuse_if_suspended(self.caller.organization)
         records = [_record(taken) for taken in body["messages"]]
 
-        def produce() -> Response:
-            answer = do_produce(
-                self.caller.actor,
-                self.organization_id,
-                cell_of(self.organization_id),
-                caller,
-                topic,
-                body["partition"],
-                records,
-            )
-            shown = {"partition": body["partition"], "base_offset": answer.base_offset}
-            return Response(shown | {"messages": len(records)}, status=201)
-
-        return unless_unknown(produce)
+        answer = do_produce(
+            self.caller.actor,
+            self.organization_id,
+            cell_of(self.organization_id),
+            caller,
+            topic,
+            body["partition"],
+            records,
+        )
+        shown = {"partition": body["partition"], "base_offset": answer.base_offset}
+        return Response(shown | {"messages": len(records)}, status=201)
 
 
 def _record(taken: dict[str, Any]) -> messages.Record:
