@@ -55,6 +55,10 @@ class CellProgress(models.Model):
     # What the cell's feed of changes has told is taken in up to here, of this store.
     feed_store_id = models.CharField(max_length=200, blank=True, default="")
     feed_version = models.BigIntegerField(null=True, blank=True)
+    # How often all topics were to be listed, and how often they were; when that was.
+    lists_due = models.BigIntegerField(default=0)
+    lists_done = models.BigIntegerField(default=0)
+    listed_at = models.DateTimeField(null=True, blank=True)
     # Somebody takes it in until then, at the latest.
     followed_until = models.DateTimeField(null=True, blank=True)
     # The digests, the cell's and ours, that were found to differ by nothing that is to be repaired.

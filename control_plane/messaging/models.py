@@ -47,6 +47,9 @@ class Topic(TenantModel, DeclaredModel):
     # with `kafka_topic_id`.
     takes_over = models.BooleanField(default=False)
     incarnation = models.PositiveIntegerField(default=1)
+    # It is deleted, its cell has not kept the name, and clients have another topic of it, which is
+    # adopted when this row goes.
+    has_successor = models.BooleanField(default=False)
     observed = models.JSONField(default=dict)
     purge_after = models.DateTimeField(null=True, blank=True)
 

@@ -137,6 +137,9 @@ def adopt(organization: Organization, item: messages.Item, actor: Actor) -> None
         copy_clients_topic(topic, item)
     elif resource.resource_id in topic.resource_ids:
         observe_topic(topic, item)
+    elif is_clients and _comes_after(topic, item):
+        topic.has_successor = True
+        topic.save(update_fields=["has_successor"])
     elif topic.kafka_topic_id is None:
         # In the way of what is declared, until that is to take it over.
         topic.kafka_topic_id = UUID(bytes=item.topic_id)
@@ -146,6 +149,16 @@ def adopt(organization: Organization, item: messages.Item, actor: Actor) -> None
     if topic.declared() != before[0]:
         changes = {"from": before[0], "to": topic.declared()}
         record_audit(actor, organization.id, "topic.adopt", topic.id, topic.name, changes)
+
+
+def _comes_after(topic: Topic, item: messages.Item) -> bool:
+    """Whether the row is of a topic that is deleted, whose name its cell has let go of at once."""
+    if topic.purge_after is None:
+        return False
+    if topic.kafka_topic_id is None:
+        # The round that deleted it may have died; of what never was nothing is deleted.
+        return topic.observed_generation > 0
+    return topic.kafka_topic_id.bytes != item.topic_id
 
 
 def _go_on_as_had_back(organization: Organization, topic: Topic, item: messages.Item) -> None:

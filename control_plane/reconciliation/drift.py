@@ -83,14 +83,14 @@ def repair(cell: Cell, *, even_if_compared: bool = False) -> int:
     if progress.filter(compared_digests=name).exists() and not even_if_compared:
         return 0
     repaired = _compare(cell, expected)
-    is_whole = take_lease(cell, LEASE_S) is not None
-    if is_whole:
+    lease = take_lease(cell, LEASE_S)
+    if lease is not None:
         # What was declared before this database was restored is adopted, too.
         try:
-            take_in_all(cell)
+            take_in_all(cell, lease)
         finally:
-            give_back_lease(cell)
-    is_settled = is_whole and not repaired
+            give_back_lease(lease)
+    is_settled = lease is not None and not repaired
     progress.update(compared_digests=name if is_settled else "", compared_at=timezone.now())
     return repaired
 

@@ -2,11 +2,13 @@
 
     version stored      Watch after it      events into rows      version stored      …
 
-One follower of a cell at a time has its lease, so that rows are not written twice; two would do no
-harm, since each event is what there is now. Where the feed does not go back so far, or tells of
-another store, all topics are listed, and the feed goes on from there. What clients' topics are gone
-is told by a list that is not older than what was taken in, unless all brokers of the cell say that
-it has no such version any more: it was restored.
+One follower of a cell at a time has its lease, so that rows are not written twice. One that is so
+slow that its lease is over may write a row that another one has let go of: each event is what there
+was then. So everything is listed each hour, too, whatever the feed tells. Where the feed does not
+go back so far, or tells of another store, or a row went that hid a client's topic, all topics are
+listed, and the feed goes on from there. What clients' topics are gone is told by a list that is not
+older than what was taken in, unless all brokers of the cell say that it has no such version any
+more: it was restored.
 
 A broker says something at once, or that it does not go back so far after a while in which it waits
 for the version. One that says nothing in FIRST_RESPONSE_S does not answer, and is not asked first
@@ -24,7 +26,7 @@ from functools import partial
 from typing import Final
 
 import grpc
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from control_plane.cells.connections import (
@@ -51,6 +53,7 @@ FIRST_RESPONSE_S: Final = 7.0
 LEASE_S: Final = 3.0
 # Listing takes as long as there are topics.
 LIST_LEASE_S: Final = 120.0
+LIST_EVERY: Final = timedelta(hours=1)
 
 
 def follow_cells(follow_s: float = FOLLOW_S) -> None:
@@ -71,11 +74,18 @@ def follow(cell: Cell, follow_s: float = FOLLOW_S) -> bool:
     if progress is None:
         return False
     try:
-        if progress.feed_version is None or not _read(cell, progress, follow_s):
-            take_in_all(cell)
+        if _is_list_due(progress) or not _read(cell, progress, follow_s):
+            take_in_all(cell, progress)
     finally:
-        give_back_lease(cell)
+        give_back_lease(progress)
     return True
+
+
+def _is_list_due(progress: CellProgress) -> bool:
+    if progress.feed_version is None or progress.lists_done != progress.lists_due:
+        return True
+    listed_at = progress.listed_at
+    return listed_at is None or listed_at <= timezone.now() - LIST_EVERY
 
 
 def _read(cell: Cell, progress: CellProgress, follow_s: float) -> bool:
@@ -103,15 +113,16 @@ def _take_in(
     cell: Cell, progress: CellProgress, response: operations_messages.WatchResponse
 ) -> None:
     adopt_events(cell, response.events)
+    if response.events:
+        renew_lease(progress, FIRST_RESPONSE_S + LEASE_S)
     if response.version != progress.feed_version:
         _store(cell, response.version, response.store_id)
 
 
-def take_in_all(cell: Cell) -> None:
+def take_in_all(cell: Cell, lease: CellProgress) -> None:
     """List all topics, and go on in the feed from where it was before that: what changes while the
-    pages are read is told again. Whoever calls it has the lease."""
-    leased_until = timezone.now() + timedelta(seconds=LIST_LEASE_S)
-    CellProgress.objects.filter(cell=cell).update(followed_until=leased_until)
+    pages are read is told again, and what is to be listed then is listed again."""
+    renew_lease(lease, LIST_LEASE_S)
     with cell_admin(cell) as admin, cell_operations(cell) as operations:
         watch = operations.Watch(operations_messages.WatchRequest(), timeout=FIRST_RESPONSE_S)
         first = next(watch)
@@ -124,6 +135,9 @@ def take_in_all(cell: Cell) -> None:
             items += page.items
     adopt_all(cell, items)
     _store(cell, first.version, first.store_id)
+    CellProgress.objects.filter(cell=cell).update(
+        lists_done=progress.lists_due, listed_at=timezone.now()
+    )
 
 
 def _refuse_one_that_is_behind(cell: Cell, taken_in: int, version: int) -> None:
@@ -151,13 +165,28 @@ def take_lease(cell: Cell, duration_s: float) -> CellProgress | None:
     free = CellProgress.objects.filter(
         Q(followed_until=None) | Q(followed_until__lte=now), cell=cell
     )
-    if not free.update(followed_until=now + timedelta(seconds=duration_s)):
+    until = now + timedelta(seconds=duration_s)
+    if not free.update(followed_until=until):
         return None
-    return CellProgress.objects.get(cell=cell)
+    progress = CellProgress.objects.get(cell=cell)
+    # What names the lease, should somebody have taken it over already.
+    progress.followed_until = until
+    return progress
 
 
-def give_back_lease(cell: Cell) -> None:
-    CellProgress.objects.filter(cell=cell).update(followed_until=None)
+def renew_lease(lease: CellProgress, duration_s: float) -> None:
+    """Have it for so long from now on, unless somebody else has it by now."""
+    until = timezone.now() + timedelta(seconds=duration_s)
+    if _leased(lease).update(followed_until=until):
+        lease.followed_until = until
+
+
+def give_back_lease(lease: CellProgress) -> None:
+    _leased(lease).update(followed_until=None)
+
+
+def _leased(lease: CellProgress) -> QuerySet[CellProgress]:
+    return CellProgress.objects.filter(cell=lease.cell_id, followed_until=lease.followed_until)
 
 
 def _store(cell: Cell, version: int, store_id: str) -> None:

@@ -108,15 +108,14 @@ class Sender:
 
     def _identify(self, admin: CellAdminStub, rows: Iterable[DeclaredModel]) -> None:
         """Which topics are those that go or come back, where neither a round nor the feed has
-        written it down: a round may have made one, and have died. One of the same name that is
-        somebody else's is none of them."""
+        written it down: a round may have made one, and have died, and the feed may be heard when
+        clients have another topic of the name. One that is somebody else's is none of them."""
         unknown = [
             row
             for row in rows
             if isinstance(row, Topic)
             and (is_deleted(row) or row.incarnation > 1)
-            and row.observed_generation == 0
-            and not row.observed
+            and (row.kafka_topic_id is None or _is_never_seen(row))
         ]
         if not unknown:
             return
@@ -249,6 +248,11 @@ def is_deleted(row: DeclaredModel) -> bool:
     if isinstance(row, Topic):
         return row.purge_after is not None
     return row.deleted_at is not None
+
+
+def _is_never_seen(topic: Topic) -> bool:
+    """Neither a round nor the feed: what its row names is a topic that was in its way."""
+    return topic.observed_generation == 0 and not topic.observed
 
 
 def was_there(topic: Topic) -> bool:

@@ -24,6 +24,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from control_plane.access.models import ApiKey, Grant
@@ -235,10 +236,12 @@ class _Record:
         """The cell has it no more; whether the row stays."""
         if isinstance(row, Topic):
             was_kept = was_there(row)
-            if not was_kept:
-                # What was in its way is its clients', and is adopted now.
-                CellProgress.objects.filter(cell=self.cell).update(feed_version=None)
-            if row.deleted_at is not None or not was_kept:
+            goes = row.deleted_at is not None or not was_kept
+            if not was_kept or (goes and row.has_successor):
+                # What was in its way, or came after it, is its clients', and is adopted now.
+                progress = CellProgress.objects.filter(cell=self.cell)
+                progress.update(lists_due=F("lists_due") + 1)
+            if goes:
                 row.delete()
                 return False
             row.observed_generation = row.generation

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import KafkaException
@@ -229,6 +230,39 @@ def test_what_was_in_the_way_of_a_declared_topic_is_adopted_when_that_is_deleted
     clicks = topic_of(way, "clicks")
     assert (clicks.managed_by, clicks.partitions) == (ManagedBy.CLIENT, 1)
     assert item_of(cell, way, "clicks").partitions == 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_clients_topic_of_the_name_of_what_is_deleted_is_adopted_when_that_goes(
+    process: CellProcess, cell: Cell, is_known: bool
+) -> None:
+    after = make_tenant(f"after-{is_known}".lower())
+    admin = admin_of(process, after)
+    follow(cell)
+    # The cell keeps nothing of it, and its name is free at once.
+    spec = TopicSpec(1, configs={"tidewheel.undelete.ms": 0})
+    topic = do_create_topic(after.actor, after.id, "orders", spec)
+    settle()
+    do_delete_topic(after.actor, after.id, topic.id)
+    settle()
+    assert topic_of(after, "orders").kafka_topic_id is not None
+    if not is_known:
+        # As if the round that deleted it had died, and another one had written the end down.
+        Topic.objects.of(after.id).update(kafka_topic_id=None)
+    make(admin, "orders", 3)
+    follow(cell)
+    kept = topic_of(after, "orders")
+    theirs = UUID(bytes=item_of(cell, after, "orders").topic_id)
+    assert (kept.id, kept.has_successor) == (topic.id, True)
+    assert kept.kafka_topic_id != theirs
+    Topic.objects.of(after.id).update(purge_after=timezone.now())
+    purge_topics()
+    settle()
+    follow(cell)
+    orders = topic_of(after, "orders")
+    assert (orders.managed_by, orders.partitions) == (ManagedBy.CLIENT, 3)
+    assert orders.kafka_topic_id == theirs
+    assert item_of(cell, after, "orders").partitions == 3
 
 
 def test_a_feed_that_does_not_go_back_so_far_is_replaced_by_a_list(

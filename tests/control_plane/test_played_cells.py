@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 
 from control_plane.accounts.models import Organization
@@ -22,10 +23,14 @@ from control_plane.messaging.models import Topic
 from control_plane.operations.models import OutboxEntry
 from control_plane.places import places
 from control_plane.reconciliation import following
+from control_plane.reconciliation.adoption import adopt_all
 from control_plane.reconciliation.following import (
     FIRST_RESPONSE_S,
+    LIST_EVERY,
     follow,
     follow_cells,
+    give_back_lease,
+    renew_lease,
     take_lease,
 )
 from control_plane.reconciliation.looking import look_at_cells
@@ -71,7 +76,12 @@ def at(cell: Cell, endpoints: list[str], *, taken_in: int | None = None) -> Cell
     """The cell has these addresses, and its feed is taken in up to that version."""
     Cell.objects.filter(id=cell.id).update(admin_endpoints=endpoints)
     CellProgress.objects.update_or_create(
-        cell=cell, defaults={"feed_version": taken_in, "feed_store_id": STORE}
+        cell=cell,
+        defaults={
+            "feed_version": taken_in,
+            "feed_store_id": STORE,
+            "listed_at": timezone.now(),
+        },
     )
     return Cell.objects.get(id=cell.id)
 
@@ -119,6 +129,56 @@ def test_a_look_at_a_feed_in_which_nothing_happens_ends_in_time(
         began_s = time.monotonic()
         assert follow(at(cell, endpoints, taken_in=10), 0.1) is True
         assert time.monotonic() - began_s < FIRST_RESPONSE_S
+
+
+def test_everything_is_listed_each_hour_and_when_it_is_due(
+    cell: Cell, files: TlsFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = make_tenant("acme")
+    gone = clients_item(acme, "gone")
+    played = PlayedBroker(items=[gone])
+    with serving(files, played) as endpoints:
+        asked = at(cell, endpoints)
+        progress = CellProgress.objects.filter(cell=asked)
+        assert follow(asked, 0.1) is True
+        assert names_of(acme) == {"gone"}
+        # As if a slow follower had written it after another one had heard that it is no more.
+        played.items = []
+        follow(asked, 0.1)
+        assert names_of(acme) == {"gone"}
+        progress.update(listed_at=timezone.now() - LIST_EVERY)
+        follow(asked, 0.1)
+        assert names_of(acme) == set()
+        # What is due while it is listed is due still.
+        played.items = [gone]
+        progress.update(lists_due=F("lists_due") + 1)
+
+        def adopt_while_it_is_due_again(cell: Cell, items: list[messages.Item]) -> None:
+            progress.update(lists_due=F("lists_due") + 1)
+            adopt_all(cell, items)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(following, "adopt_all", adopt_while_it_is_due_again)
+            follow(asked, 0.1)
+        assert names_of(acme) == {"gone"}
+        assert progress.get().lists_due == progress.get().lists_done + 1
+        follow(asked, 0.1)
+        assert progress.get().lists_due == progress.get().lists_done
+
+
+def test_a_lease_that_somebody_else_has_by_now_is_not_given_back(
+    cell: Cell, files: TlsFiles
+) -> None:
+    at(cell, [])
+    slow = take_lease(cell, -1.0)
+    assert slow is not None
+    other = take_lease(cell, 60.0)
+    assert other is not None
+    give_back_lease(slow)
+    renew_lease(slow, 1.0)
+    assert take_lease(cell, 60.0) is None
+    give_back_lease(other)
+    assert take_lease(cell, 60.0) is not None
 
 
 def test_a_list_of_a_broker_that_is_behind_makes_nothing_go(cell: Cell, files: TlsFiles) -> None:
