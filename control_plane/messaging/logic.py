@@ -36,7 +36,7 @@ from control_plane.operations.facade import (
     TenantWrite,
     tenant_write,
 )
-from control_plane.quotas.facade import refuse_beyond
+from control_plane.quotas.facade import refuse_beyond, refuse_more_today
 from control_plane.tenancy.errors import Conflict, Invalid, NotFound
 from control_plane.tenancy.models import NAME_CHARACTERS_MAX, ResourceStatus
 
@@ -264,6 +264,7 @@ def do_undelete_topic(actor: Actor, organization_id: str, topic_id: str) -> Topi
         if topic.incarnation >= INCARNATIONS_MAX:
             raise Conflict(f"{topic.name} was had back {INCARNATIONS_MAX - 1} times, no more.")
         refuse_without_source(organization_id, topic)
+        refuse_more_today(write.organization)
         topic.purge_after = None
         topic.incarnation += 1
         topic.takes_over = True

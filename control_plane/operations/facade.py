@@ -10,6 +10,7 @@ from control_plane.operations.logic import (
     organizations_made_at,
     organizations_made_by,
     record_audit,
+    resources_made_by,
     tenant_write,
 )
 from control_plane.operations.models import (
@@ -31,5 +32,6 @@ __all__ = [
     "organizations_made_at",
     "organizations_made_by",
     "record_audit",
+    "resources_made_by",
     "tenant_write",
 ]

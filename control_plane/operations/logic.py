@@ -27,6 +27,7 @@ from django.db.models import QuerySet
 from control_plane.accounts.models import Organization, OrganizationState
 from control_plane.operations.models import (
     ORGANIZATION_CREATED,
+    RESOURCE_MADE,
     ActorKind,
     AuditEvent,
     Operation,
@@ -136,6 +137,11 @@ def tenant_write(
 def organizations_made_by(actor: Actor) -> QuerySet[AuditEvent]:
     """The events of organizations that the actor has made, whoever owns them now."""
     return AuditEvent.objects.filter(action=ORGANIZATION_CREATED, actor_id=actor.id)
+
+
+def resources_made_by(organization_id: str) -> QuerySet[AuditEvent]:
+    """The events of what the tenant has made in its cell, be it deleted by now."""
+    return AuditEvent.objects.filter(action__in=RESOURCE_MADE, organization_id=organization_id)
 
 
 def organizations_made_at(actor: Actor) -> QuerySet[AuditEvent]:

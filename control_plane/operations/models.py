@@ -19,6 +19,14 @@ from control_plane.tenancy.models import TenantModel
 KEY_HASH_CHARACTERS = 64
 ACTOR_NAME_CHARACTERS_MAX = 254
 ORGANIZATION_CREATED = "organization.create"
+# Each is another resource of the tenant's cell, which never forgets the id of one that was deleted.
+RESOURCE_MADE = (
+    "api_key.create",
+    "grant.create",
+    "subscription.create",
+    "topic.create",
+    "topic.undelete",
+)
 
 
 class OperationStatus(models.TextChoices):
@@ -91,6 +99,11 @@ class AuditEvent(models.Model):
                 fields=("address", "at"),
                 condition=models.Q(action=ORGANIZATION_CREATED),
                 name="tenants_made_at",
+            ),
+            models.Index(
+                fields=("organization_id", "at"),
+                condition=models.Q(action__in=RESOURCE_MADE),
+                name="resources_made",
             ),
         )
         ordering = ("id",)

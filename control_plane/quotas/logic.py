@@ -8,10 +8,21 @@ from typing import Any
 from django.db import transaction
 
 from control_plane.accounts.models import Organization, OrganizationState
-from control_plane.operations.facade import Actor, ResourceKind, record_audit, tenant_write
+from control_plane.operations.facade import (
+    Actor,
+    ResourceKind,
+    record_audit,
+    resources_made_by,
+    tenant_write,
+)
 from control_plane.quotas.models import CELL_LIMITS, LIMITS, Plan, TenantQuota
+from control_plane.tenancy.daily_limits import refuse_too_often
 from control_plane.tenancy.errors import Invalid, NotFound, QuotaExceeded
 
+MADE_IN_CELLS = ("topics", "api_keys", "grants")
+MADE_A_DAY_TIMES = 5
+"""A tenant makes as much as it may have so many times a day, or MADE_A_DAY_MIN."""
+MADE_A_DAY_MIN = 100
 LIMIT_MAX = 2**53
 """The cell is told limits as doubles; up to here they are exact."""
 
@@ -42,12 +53,32 @@ def limits_in_force(organization: Organization) -> dict[str, int]:
 def refuse_beyond(organization: Organization, limit: str, wanted: int) -> None:
     """Raise QuotaExceeded when the tenant would then have `wanted` of it. Call it inside its write,
     whose lock makes the count hold."""
-    allowed = limits_in_force(organization)[limit]
+    limits = limits_in_force(organization)
+    allowed = limits[limit]
     if wanted > allowed:
         raise QuotaExceeded(
             f"{organization.slug} may have {allowed} {limit.replace('_', ' ')}, and this would "
             f"make {wanted}."
         )
+    if limit in MADE_IN_CELLS:
+        _refuse_more_today(organization, limits)
+
+
+def refuse_more_today(organization: Organization) -> None:
+    """Raise TooMany when the tenant has made so much in a day that no plan can mean it. A cell
+    remembers all that it ever had, so what is deleted at once takes room as well, for good, and of
+    all tenants of the cell. Call it inside its write."""
+    _refuse_more_today(organization, limits_in_force(organization))
+
+
+def _refuse_more_today(organization: Organization, limits: Mapping[str, int]) -> None:
+    most = max(MADE_A_DAY_MIN, MADE_A_DAY_TIMES * sum(limits[name] for name in MADE_IN_CELLS))
+    refuse_too_often(
+        resources_made_by(organization.id),
+        "at",
+        most,
+        f"{organization.slug} makes {most} topics, keys and grants a day at most.",
+    )
 
 
 def do_save_plan(actor: Actor, plan: Plan, *, is_new: bool) -> None:

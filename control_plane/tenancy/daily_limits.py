@@ -23,7 +23,7 @@ def refuse_too_often(rows: QuerySet[Any], made_at: str, most: int, detail: str) 
     that says when. It tells when the first of them is a day old."""
     now = timezone.now()
     newest = rows.filter(**{f"{made_at}__gt": now - DAY}).order_by(f"-{made_at}")
-    times = list(newest.values_list(made_at, flat=True)[:most])
-    if len(times) >= most:
-        wait = times[-1] + DAY - now if times else DAY
+    oldest = newest.values_list(made_at, flat=True)[most - 1 : most].first() if most else now
+    if oldest is not None:
+        wait = oldest + DAY - now
         raise TooMany(detail, retry_after_s=math.ceil(wait.total_seconds()))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,9 @@ from control_plane.messaging.logic import (
 )
 from control_plane.messaging.models import ManagedBy, Topic
 from control_plane.messaging.topic_configs import Json
-from control_plane.operations.facade import ResourceKind, tenant_write
+from control_plane.operations.facade import ResourceKind, resources_made_by, tenant_write
 from control_plane.operations.models import AuditEvent, OutboxEntry
+from control_plane.quotas import logic as quotas
 from control_plane.quotas.logic import do_set_quota
 from control_plane.tenancy.errors import (
     Conflict,
@@ -34,6 +36,7 @@ from control_plane.tenancy.errors import (
     QuotaExceeded,
     StaleGeneration,
     TenantSuspended,
+    TooMany,
 )
 from control_plane.tenancy.ids import new_id
 from control_plane.tenancy.models import UnscopedQuery
@@ -287,3 +290,29 @@ def test_slugs_that_cannot_be(acme: Tenant, slug: str) -> None:
 def test_a_slug_is_taken_for_all(acme: Tenant) -> None:
     with pytest.raises(Conflict):
         do_create_organization(acme.actor, acme.owner, "Acme again", "acme")
+
+
+def test_who_makes_and_deletes_all_day_fills_no_cell(
+    acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quotas, "MADE_A_DAY_TIMES", 2)
+    monkeypatch.setattr(quotas, "MADE_A_DAY_MIN", 0)
+    do_set_quota(acme.actor, acme.id, {"topics": 1, "api_keys": 1, "grants": 1})
+    for number in range(5):
+        topic = do_create_topic(acme.actor, acme.id, f"t{number}", TopicSpec())
+        # As the cell's answer to its purge does.
+        Topic.objects.of(acme.id).delete()
+    topic = do_create_topic(acme.actor, acme.id, "last", TopicSpec())
+    do_delete_topic(acme.actor, acme.id, topic.id)
+    with pytest.raises(TooMany, match="6 topics, keys and grants") as refusal:
+        # It would be another resource of the cell.
+        do_undelete_topic(acme.actor, acme.id, topic.id)
+    assert refusal.value.retry_after_s is not None
+    assert 0 < refusal.value.retry_after_s <= 24 * 3600
+    Topic.objects.of(acme.id).delete()
+    with pytest.raises(TooMany):
+        do_create_topic(acme.actor, acme.id, "more", TopicSpec())
+    oldest = resources_made_by(acme.id).order_by("at").first()
+    assert oldest is not None
+    AuditEvent.objects.filter(id=oldest.id).update(at=oldest.at - timedelta(days=1))
+    do_create_topic(acme.actor, acme.id, "more", TopicSpec())
