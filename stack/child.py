@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.errors import EXIT_FAILED, EXIT_USAGE, StackError
+from stack.private_files import open_private_log
 from stack.processes import ProcessIdentity, identify
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,7 +56,7 @@ class Child:
         self.started_s = time.monotonic()
         self._is_asked_to_end = False
         self._received = b""
-        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_private_log(log)
         self.log_start = os.fstat(descriptor).st_size
         reader, writer = os.pipe()
         self._ready_pipe: int | None = reader

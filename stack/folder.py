@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.errors import StackError
+from stack.private_files import open_private_log
 from stack.processes import ProcessIdentity
 
 STATE_FORMAT = 1
@@ -193,13 +194,13 @@ class StackFolder:
 
     def open_log(self, name: str) -> int:
         """A descriptor that appends to a log; an overlong log is put aside first."""
-        path = self.rolled_log(name)
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_private_log(self.rolled_log(name))
 
     def rolled_log(self, name: str) -> Path:
         """The path of a log to append to; an overlong log is put aside first."""
         path = self.log_file(name)
         if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+            os.close(open_private_log(path))
             path.replace(path.with_suffix(".log.1"))
         return path
 

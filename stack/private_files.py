@@ -1,4 +1,5 @@
-"""Files that only their owner may read: passwords and keys of a stack."""
+"""Files that only their owner may read: passwords and keys of a stack, and its logs, since a stack
+without a mail server has its mails there, with what logs people in."""
 
 from __future__ import annotations
 
@@ -14,6 +15,14 @@ def write_private(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def open_private_log(path: Path) -> int:
+    """A descriptor that appends to a log; an earlier version let all read the one that is there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def secret_in(path: Path, random_bytes: int) -> str:

@@ -108,7 +108,7 @@ def test_a_stack_comes_with_a_control_plane_and_goes_with_it(
         words = " ".join(psutil.Process(part["pid"]).cmdline())
         assert password_in(tmp_path) not in words
         assert "postgresql://" not in words
-        assert Path(part["log"]).exists()
+        assert stat.S_IMODE(Path(part["log"]).stat().st_mode) == 0o600
     for path in (tmp_path / "control-plane").iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

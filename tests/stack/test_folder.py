@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import uuid
 from pathlib import Path
 
@@ -88,6 +89,23 @@ def test_an_overlong_log_is_put_aside(folder: StackFolder, monkeypatch: pytest.M
         os.close(folder.open_log("broker-1"))
         assert path.with_suffix(".log.1").exists() == aside
     assert path.stat().st_size == 0
+
+
+def test_logs_are_for_their_owner_alone(
+    folder: StackFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Mails of a stack without a mail server are in them.
+    monkeypatch.setattr(folder_module, "LOG_BYTES_MAX", 10)
+    path = folder.log_file("control-plane")
+    os.close(folder.open_log("control-plane"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    # One that an earlier version has made, and that is put aside.
+    for size in (10, 11):
+        path.write_bytes(b"x" * size)
+        path.chmod(0o644)
+        os.close(folder.open_log("control-plane"))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.with_suffix(".log.1").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("text", ["", "elsewhere", "\N{SUPERSCRIPT TWO}"])
