@@ -7,8 +7,9 @@ refusals that REST knows.
 Which broker leads a partition or coordinates a group the brokers themselves know: all are asked in
 turn until one does not answer that it is another one.
 
-Bounds: CALLS_MAX at a time in a process, so that a cell that does not answer leaves connections of
-the database to others; TIMEOUT_S for all that one request of REST asks.
+Bounds: CALLS_MAX at a time in a process, CALLS_PER_CELL_MAX of a cell, so that one that does not
+answer leaves places to the others; TIMEOUT_S for all that one request of REST asks. Whoever asks
+holds no connection of the database meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from django.db import connection
 
 from control_plane.cells.connections import CellError, cell_operations, endpoints_of
 from control_plane.cells.models import Cell
+from control_plane.places import Places
 from control_plane.tenancy.errors import (
     CellDown,
     Conflict,
@@ -37,7 +39,8 @@ from control_plane.tenancy.errors import (
 from data_plane.contract.cell_operations_pb2 import Failure, ListDeletedTopicsRequest
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
 
-CALLS_MAX: Final = 4
+CALLS_MAX: Final = 6
+CALLS_PER_CELL_MAX: Final = 3
 WAIT_S: Final = 1.0
 TIMEOUT_S: Final = 10.0
 BROKER_TIMEOUT_S: Final = 4.0
@@ -85,6 +88,7 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 Ask = Callable[[CellOperationsStub, float], AnswerT]
 
 places = threading.BoundedSemaphore(CALLS_MAX)
+places_of_cells = Places()
 
 
 class CellCall:
@@ -170,12 +174,14 @@ def cell_call(cell: Cell) -> Iterator[CellCall]:
     if not connection.in_atomic_block:
         # Whoever waits for a cell needs no connection of the database meanwhile.
         connection.close()
-    if not places.acquire(timeout=WAIT_S):
-        raise CellDown("Too much is asked of cells just now.")
-    try:
-        yield CellCall(cell)
-    finally:
-        places.release()
+    with places_of_cells.take(cell.id, CALLS_PER_CELL_MAX, WAIT_S) as has_place:
+        # A place among all is taken by nobody who waits for one of his cell.
+        if not has_place or not places.acquire(timeout=WAIT_S):
+            raise CellDown("Too much is asked of cells just now.")
+        try:
+            yield CellCall(cell)
+        finally:
+            places.release()
 
 
 def refuse_failure(answer: Answer, what: str, *, field: str = "") -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from control_plane.access.logic import do_create_service_account
 from control_plane.cells.connections import cell_operations
 from control_plane.cells.models import Cell
 from control_plane.messaging import cell_calls
+from control_plane.tenancy.errors import CellDown
 from control_plane.usage.models import UsageCursor
 from control_plane.usage.reading import read_cell
 from data_plane.contract.cell_operations_pb2 import ReadUsageRequest
@@ -203,6 +204,19 @@ def test_no_more_is_asked_at_a_time_than_leaves_room_for_others(
         answer = refused_in_time(lambda: world.send("a"))
     assert "Too much" in answer["detail"]
     assert world.send("a").status_code == 201
+
+
+def test_a_cell_that_takes_all_of_its_places_leaves_some_to_the_others(
+    cell: Cell, process: CellProcess
+) -> None:
+    assert cell_calls.CALLS_PER_CELL_MAX < cell_calls.CALLS_MAX
+    world = World("beside", process)
+    with ExitStack() as stack:
+        for _ in range(cell_calls.CALLS_PER_CELL_MAX):
+            stack.enter_context(cell_calls.cell_call(Cell(id="cell_that_hangs")))
+        with pytest.raises(CellDown, match="Too much"):
+            stack.enter_context(cell_calls.cell_call(Cell(id="cell_that_hangs")))
+        assert world.send("a").status_code == 201
 
 
 def test_who_waits_for_a_cell_is_told_so(process: CellProcess, settings: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from control_plane.places import Places
@@ -18,6 +20,32 @@ def test_so_many_of_a_kind_have_a_place_and_others_do_not_wait() -> None:
             assert fourth is False
     with places.take("reads", 1) as after:
         assert after is True
+
+
+def test_who_waits_has_the_next_place() -> None:
+    places = Places()
+    taken, waits = threading.Event(), threading.Event()
+    had: list[bool] = []
+
+    def hold() -> None:
+        with places.take("reads", 1):
+            taken.set()
+            waits.wait()
+
+    def wait() -> None:
+        waits.set()
+        with places.take("reads", 1, 60.0) as has_place:
+            had.append(has_place)
+
+    threads = [threading.Thread(target=hold), threading.Thread(target=wait)]
+    threads[0].start()
+    taken.wait()
+    with places.take("reads", 1, 0.01) as has_place:
+        assert has_place is False
+    threads[1].start()
+    for thread in threads:
+        thread.join()
+    assert had == [True]
 
 
 def test_a_place_is_given_back_by_what_fails() -> None:
