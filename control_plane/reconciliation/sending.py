@@ -10,13 +10,16 @@ A topic that is had back takes three steps, each of which changes nothing where 
 What goes for good is looked for under ids that this database does not know: where it was restored,
 the topic may have been had back since, and is taken over instead of being forgotten.
 
-Bounds: RESOURCES_MAX resources and PARTITIONS_MAX partitions in a call. A call that is refused as a
+Bounds: ROUND_S for all of it and one call more, after which what is left has no answer, and is sent
+in the next round; at least one call of each kind is made, so that each round gets on. RESOURCES_MAX
+resources and PARTITIONS_MAX partitions in a call. A call that is refused as a
 whole is sent again in halves, down to the resource that it is refused for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -40,6 +43,7 @@ from data_plane.contract import cell_operations_pb2 as operations_messages
 from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
 
+ROUND_S: Final = 25.0
 RESOURCES_MAX: Final = 500
 PARTITIONS_MAX: Final = 5_000
 _REFUSED_AS_A_WHOLE: Final = (
@@ -58,9 +62,11 @@ class Sender:
         self._organization = organization
         # What the cell has said so far is in force in this version: older ones are not believed.
         self._version = 0
+        self._end_s = time.monotonic() + ROUND_S
 
     def send(self, rows: Sequence[DeclaredModel]) -> dict[str, Answer]:
-        """What became of each, by its id. Sets topics' `kafka_topic_id` where it was asked for."""
+        """What became of each, by its id, but of those for which there was no time. Sets topics'
+        `kafka_topic_id` where it was asked for."""
         with cell_admin(self._cell) as admin, cell_operations(self._cell) as operations:
             self._identify(admin, rows)
             answers = self._had_back(admin, rows)
@@ -68,12 +74,16 @@ class Sender:
             answers |= self._delete(admin, gone)
             self._purge(operations, rows, answers)
             ready = []
+            prepared = 0
             for row in rows:
                 if is_deleted(row):
                     continue
                 why_not = None
                 if isinstance(row, Topic) and row.takes_over:
+                    if prepared and self._is_over:
+                        continue
                     why_not = self._prepare(admin, operations, row)
+                    prepared += 1
                 if why_not is None:
                     ready.append(row)
                 else:
@@ -106,6 +116,10 @@ class Sender:
             if topic.pk in later
         }
 
+    @property
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self._end_s
+
     def _identify(self, admin: CellAdminStub, rows: Iterable[DeclaredModel]) -> None:
         """Which topics are those that go or come back, where neither a round nor the feed has
         written it down: a round may have made one, and have died, and the feed may be heard when
@@ -132,11 +146,12 @@ class Sender:
             for resource_id in ids_of(row)
         ]
         results = self._deleted(admin, deletions)
+        told = [row for row in rows if all(name in results for name in ids_of(row))]
         answers = {
             row.pk: answer_to_delete([results[name] for name in ids_of(row)], row.generation)
-            for row in rows
+            for row in told
         }
-        for row in rows:
+        for row in told:
             is_whole = isinstance(row, Organization) and answers[row.pk].verdict is Verdict.GONE
             if is_whole and self._is_there(admin):
                 answers[row.pk] = Answer(Verdict.FAILED, row.generation, STILL_THERE)
@@ -146,13 +161,20 @@ class Sender:
         self,
         operations: CellOperationsStub,
         rows: Iterable[DeclaredModel],
-        answers: Mapping[str, Answer],
+        answers: dict[str, Answer],
     ) -> None:
-        """What is not to be had back goes now, and not when its time is over."""
+        """What is not to be had back goes now, and not when its time is over. What there is no time
+        for has no answer any more."""
+        purged = 0
         for row in rows:
             if not isinstance(row, Topic) or row.deleted_at is None or not was_there(row):
                 continue
-            if answers[row.pk].verdict is Verdict.GONE:
+            answer = answers.get(row.pk)
+            if answer is not None and answer.verdict is Verdict.GONE:
+                if purged and self._is_over:
+                    del answers[row.pk]
+                    continue
+                purged += 1
                 try:
                     operations.PurgeTopic(self._deleted_topic(row))
                 except CellRefused as refusal:
@@ -199,10 +221,13 @@ class Sender:
         sent = {row.pk: resource_of(self._organization, row) for row in rows}
         results: dict[str, messages.Result] = {}
         for batch in batches(list(sent.values())):
+            if results and self._is_over:
+                break
             results |= self._applied(admin, batch)
         return {
             pk: answer_to_apply(results[resource.resource_id], resource)
             for pk, resource in sent.items()
+            if resource.resource_id in results
         }
 
     def _applied(
@@ -225,6 +250,8 @@ class Sender:
     ) -> dict[str, messages.Result]:
         results: dict[str, messages.Result] = {}
         for start in range(0, len(deletions), RESOURCES_MAX):
+            if results and self._is_over:
+                break
             batch = deletions[start : start + RESOURCES_MAX]
             answer = admin.Delete(messages.DeleteRequest(deletions=batch))
             self._version = max(self._version, answer.version)

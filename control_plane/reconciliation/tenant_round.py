@@ -74,9 +74,12 @@ def reconcile_tenant(cell: Cell, organization_id: str) -> bool:
         rows = _rows(organization, due)
         sender = Sender(cell, organization)
         answers = sender.send(rows)
-        later = [row for row in rows if answers[row.pk].verdict is Verdict.LATER]
+        answered = [row for row in rows if row.pk in answers]
+        later = [row for row in answered if answers[row.pk].verdict is Verdict.LATER]
         items = sender.present(later) if later else {}
-        _Record(cell, organization_id, rows, answers, items).write({pk for _, pk in due})
+        # What there was no time for is due still.
+        asked = {pk for _, pk in due} - {row.pk for row in rows if row.pk not in answers}
+        _Record(cell, organization_id, answered, answers, items).write(asked)
     return True
 
 

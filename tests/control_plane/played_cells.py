@@ -94,6 +94,8 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
     generations: dict[str, int] = field(default_factory=dict)
     applied: list[messages.Resource] = field(default_factory=list)
     usage_reads: int = 0
+    calls: int = 0
+    purged: list[str] = field(default_factory=list)
 
     def _wait(self) -> None:
         if self.hangs:
@@ -111,6 +113,7 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
         self._wait()
         if self.stores_nothing:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the store does not answer")
+        self.calls += 1
         self.applied += request.resources
         results = [self._applied(each) for each in request.resources]
         return messages.ApplyResponse(results=results, version=self.version)
@@ -135,6 +138,10 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
             for each in request.deletions
         ]
         return messages.DeleteResponse(results=results, version=self.version)
+
+    def PurgeTopic(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.purged.append(request.name)
+        return operations_messages.DeletedTopicResponse()
 
     def ReadUsage(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.usage_reads += 1

@@ -18,11 +18,11 @@ from django.utils import timezone
 from control_plane.accounts.models import Organization
 from control_plane.cells.connections import CellUnavailable
 from control_plane.cells.models import Cell, CellProgress
-from control_plane.messaging.logic import TopicSpec, do_create_topic
+from control_plane.messaging.logic import TopicSpec, do_create_topic, do_delete_topic
 from control_plane.messaging.models import Topic
 from control_plane.operations.models import OutboxEntry
 from control_plane.places import places
-from control_plane.reconciliation import following
+from control_plane.reconciliation import following, sending
 from control_plane.reconciliation.adoption import adopt_all
 from control_plane.reconciliation.following import (
     FIRST_RESPONSE_S,
@@ -411,3 +411,33 @@ def test_what_is_taken_over_is_not_older_than_what_the_cell_has_said(
     taken = rows.get()
     assert (taken.generation, taken.observed_generation, taken.status) == (10, 10, "ready")
     assert taken.configs == {"retention.ms": "5000"}
+
+
+def test_a_round_ends_in_time_and_what_is_left_is_told_by_the_next(
+    cell: Cell, files: TlsFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "ROUND_S", 0.0)
+    monkeypatch.setattr(sending, "RESOURCES_MAX", 2)
+    acme = make_tenant("acme")
+    for number in range(5):
+        do_create_topic(acme.actor, acme.id, f"t{number}", TopicSpec(1))
+    played = PlayedBroker()
+    open_entries = OutboxEntry.objects.of(acme.id).filter(done_at=None)
+    with serving(files, played) as endpoints:
+        at(cell, endpoints)
+        count = open_entries.count()
+        while count:
+            assert reconcile_due() == 1
+            # One call, and its resources are recorded; no other one is taken for done.
+            assert open_entries.count() == max(0, count - 2)
+            count = open_entries.count()
+        assert reconcile_due() == 0
+        topics = Topic.objects.of(acme.id)
+        assert set(topics.values_list("status", flat=True)) == {"ready"}
+        assert len({each.resource_id for each in played.applied}) == len(played.applied)
+        for topic in topics.all():
+            do_delete_topic(acme.actor, acme.id, topic.id, purge=True)
+        for left in (4, 3, 2, 1, 0):
+            assert reconcile_due() == 1
+            assert topics.count() == open_entries.count() == left
+        assert sorted(played.purged) == [f"t{number}" for number in range(5)]
