@@ -2,7 +2,8 @@
 
 Every answer says what is left (`RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset`); beyond
 it 429 with `Retry-After`. It protects the control plane and is no quota of a plan, so when the
-cache is away everybody is served, and the log says so.
+cache is away everybody is served, and the log says so. It is not asked again for AWAY_S then: one
+that hangs would keep each request for as long as its time is.
 
 Who does not say who he is, or cannot show it, is a stranger. Strangers share what their address
 has, and once that is used up nobody from there is asked who he is until the minute is over: to look
@@ -30,7 +31,31 @@ from control_plane.tenancy.addresses import range_of
 log = logging.getLogger(__name__)
 
 WINDOW_S = 60
+AWAY_S = 5.0
 OFF = "rate limits are off, since the cache does not answer: %s"
+
+
+class Away:
+    """Whether the cache did not answer a moment ago. Shared by threads, each of which may see it a
+    little late."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        return time.monotonic() < self._until_s
+
+    def note(self, error: Exception) -> None:
+        log.warning(OFF, error)
+        self._until_s = time.monotonic() + AWAY_S
+
+    def forget(self) -> None:
+        """Ask it with the next request."""
+        self._until_s = 0.0
+
+
+away = Away()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +79,18 @@ class Window:
 
     def used(self) -> int:
         """How many requests have been counted."""
+        if away.is_away:
+            return 0
         try:
             return int(cache.get(self._key, 0))
         except (RedisError, OSError) as error:
-            log.warning(OFF, error)
+            away.note(error)
             return 0
 
     def count(self) -> int:
         """One more; how many those are."""
+        if away.is_away:
+            return 1
         try:
             cache.add(self._key, 0, timeout=2 * WINDOW_S)
             return cache.incr(self._key)
@@ -69,7 +98,7 @@ class Window:
             # It went between the two calls, with its window.
             return 1
         except (RedisError, OSError) as error:
-            log.warning(OFF, error)
+            away.note(error)
             return 1
 
     @property

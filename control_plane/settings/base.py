@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import environ
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from control_plane.settings.logs import logging_settings
 
@@ -76,15 +78,42 @@ TEMPLATES: list[dict[str, Any]] = [
 DATABASES: dict[str, Any] = {
     "default": env.db("DATABASE_URL", default="postgresql://127.0.0.1/control")
     # Each process has a few; what is idle for five minutes goes.
-    | {"OPTIONS": {"pool": {"min_size": 0, "max_size": 8, "max_idle": 300, "timeout": 5}}}
+    | {
+        "OPTIONS": {
+            "pool": {"min_size": 0, "max_size": 8, "max_idle": 300, "timeout": 5},
+            # A server that is gone without a word is noticed within a minute.
+            "connect_timeout": 5,
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+        }
+    }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 VALKEY_URL = env.str("VALKEY_URL", default="redis://127.0.0.1:6379/0")
+# Each request asks it (api/rate_limits.py), and goes on without it when it does not answer at once.
+CACHE_TIMEOUT_S = 0.3
 CACHES: dict[str, Any] = {
-    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": VALKEY_URL}
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": VALKEY_URL,
+        "OPTIONS": {
+            "socket_connect_timeout": CACHE_TIMEOUT_S,
+            "socket_timeout": CACHE_TIMEOUT_S,
+            "retry": Retry(NoBackoff(), 0),
+        },
+    }
 }
 CELERY_BROKER_URL = VALKEY_URL
+# One that hangs, or a connection that a firewall has forgotten, is given up and made anew. Workers
+# wait a second at a time for tasks, which is less.
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "socket_connect_timeout": 3.0,
+    "socket_timeout": 5.0,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

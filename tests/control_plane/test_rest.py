@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,13 +29,14 @@ from control_plane.accounts.invitation_mails import send_due_mails
 from control_plane.accounts.logic import do_delete_organization, do_invite, do_suspend
 from control_plane.accounts.models import Membership, Organization, User
 from control_plane.api.documents import SCHEMA_PATH
-from control_plane.api.rate_limits import WINDOW_S, RateLimitedView
+from control_plane.api.rate_limits import AWAY_S, WINDOW_S, RateLimitedView, away
 from control_plane.api.urls import urlpatterns
 from control_plane.cells.models import Cell
 from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.messaging.models import Topic
 from control_plane.operations.models import AuditEvent, IdempotentAnswer
 from control_plane.quotas.logic import do_set_quota
+from control_plane.settings.base import CACHES
 from tests.control_plane.mails import token_in
 from tests.control_plane.rest import (
     at,
@@ -501,6 +503,24 @@ def in_one_minute(ask: Callable[[], list[Any]]) -> list[Any]:
         answers = ask()
         if time.time() // WINDOW_S == minute:
             return answers
+
+
+def test_a_cache_that_hangs_keeps_no_request_waiting(
+    acme: Tenant, client: APIClient, settings: Settings
+) -> None:
+    # It takes connections, and answers nothing.
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        location = f"redis://127.0.0.1:{hangs.getsockname()[1]}/0"
+        settings.CACHES = {"default": CACHES["default"] | {"LOCATION": location}}
+        away.forget()
+        began_s = time.monotonic()
+        try:
+            answers = [client.get("/api/v1/me").status_code for _ in range(20)]
+            assert away.is_away
+        finally:
+            away.forget()
+    assert answers == [200] * 20
+    assert time.monotonic() - began_s < AWAY_S
 
 
 def test_too_many_requests_are_told_when_to_come_again(
