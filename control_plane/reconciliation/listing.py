@@ -65,12 +65,20 @@ def topic_id_of(
     for item in items_of(admin, tenant, messages.KIND_TOPIC):
         if item.resource.name == name:
             return item.topic_id
+    for topic in deleted_topics_of(operations, tenant):
+        if topic.name == name:
+            return topic.topic_id
+    return None
+
+
+def deleted_topics_of(
+    operations: CellOperationsStub, tenant: str
+) -> Iterator[operations_messages.DeletedTopic]:
+    """Those that the cell has kept. Raises CellError."""
     request = operations_messages.ListDeletedTopicsRequest(tenant=tenant)
     while True:
         page = operations.ListDeletedTopics(request)
-        for topic in page.topics:
-            if topic.name == name:
-                return topic.topic_id
+        yield from page.topics
         if not page.has_more:
-            return None
+            return
         request.after_tenant, request.after_name = page.topics[-1].tenant, page.topics[-1].name

@@ -28,8 +28,9 @@ import grpc
 from control_plane.accounts.models import Organization
 from control_plane.cells.connections import CellRefused, cell_admin, cell_operations
 from control_plane.cells.models import Cell
+from control_plane.messaging.facade import is_subscription
 from control_plane.messaging.models import Topic
-from control_plane.reconciliation.listing import items_of, topic_id_of
+from control_plane.reconciliation.listing import deleted_topics_of, items_of, topic_id_of
 from control_plane.reconciliation.logic import (
     Answer,
     Verdict,
@@ -75,7 +76,7 @@ class Sender:
             self._purge(operations, rows, answers)
             ready = []
             prepared = 0
-            for row in rows:
+            for row in sorted(rows, key=_reads_another):
                 if is_deleted(row):
                     continue
                 why_not = None
@@ -208,6 +209,10 @@ class Sender:
             except CellRefused as refusal:
                 if refusal.code is not grpc.StatusCode.NOT_FOUND:
                     raise
+                kept = deleted_topics_of(operations, self._organization.slug)
+                if any(one.topic_id == topic.kafka_topic_id.bytes for one in kept):
+                    # Another topic has its name, or its source is not back yet.
+                    return Answer(Verdict.FAILED, topic.generation, refusal.detail)
         return Answer(Verdict.OVER, topic.generation, MESSAGES_GONE)
 
     def _deleted_topic(self, topic: Topic) -> operations_messages.DeletedTopicRequest:
@@ -275,6 +280,11 @@ def is_deleted(row: DeclaredModel) -> bool:
     if isinstance(row, Topic):
         return row.purge_after is not None
     return row.deleted_at is not None
+
+
+def _reads_another(row: DeclaredModel) -> bool:
+    """Whether it is a topic that is had back after another one, its source."""
+    return isinstance(row, Topic) and is_subscription(row)
 
 
 def _is_never_seen(topic: Topic) -> bool:

@@ -96,6 +96,10 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
     usage_reads: int = 0
     calls: int = 0
     purged: list[str] = field(default_factory=list)
+    # Deleted topics that it has kept, and why it gives none back; those that it gave back.
+    kept: list[operations_messages.DeletedTopic] = field(default_factory=list)
+    why_not: str = ""
+    undeleted: list[str] = field(default_factory=list)
 
     def _wait(self) -> None:
         if self.hangs:
@@ -141,6 +145,15 @@ class PlayedBroker(_Admin, _Operations):  # type: ignore[misc]
 
     def PurgeTopic(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.purged.append(request.name)
+        return operations_messages.DeletedTopicResponse()
+
+    def ListDeletedTopics(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return operations_messages.ListDeletedTopicsResponse(topics=self.kept)
+
+    def UndeleteTopic(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if self.why_not:
+            context.abort(grpc.StatusCode.NOT_FOUND, self.why_not)
+        self.undeleted.append(request.name)
         return operations_messages.DeletedTopicResponse()
 
     def ReadUsage(self, request: Any, context: Any) -> Any:  # noqa: N802

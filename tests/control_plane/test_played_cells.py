@@ -18,7 +18,12 @@ from django.utils import timezone
 from control_plane.accounts.models import Organization
 from control_plane.cells.connections import CellUnavailable
 from control_plane.cells.models import Cell, CellProgress
-from control_plane.messaging.logic import TopicSpec, do_create_topic, do_delete_topic
+from control_plane.messaging.logic import (
+    TopicSpec,
+    do_create_topic,
+    do_delete_topic,
+    do_undelete_topic,
+)
 from control_plane.messaging.models import Topic
 from control_plane.operations.models import OutboxEntry
 from control_plane.places import places
@@ -44,6 +49,7 @@ from control_plane.reconciliation.rounds import (
 )
 from control_plane.usage.reading import read_cells
 from data_plane.contract import cell_admin_pb2 as messages
+from data_plane.contract import cell_operations_pb2 as operations_messages
 from data_plane.server.change_feed import AHEAD_TIMEOUT_S
 from data_plane.server.inter_broker_tls import TlsFiles
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
@@ -441,3 +447,63 @@ def test_a_round_ends_in_time_and_what_is_left_is_told_by_the_next(
             assert reconcile_due() == 1
             assert topics.count() == open_entries.count() == left
         assert sorted(played.purged) == [f"t{number}" for number in range(5)]
+
+
+def had_back(tenant: Tenant, *names: str) -> None:
+    """Topics that the cell has kept, and that are to come back, the last one first."""
+    ids = [Topic.objects.of(tenant.id).get(name=name).id for name in names]
+    for topic_id in ids:
+        Topic.objects.of(tenant.id).filter(id=topic_id).update(kafka_topic_id=uuid4())
+        do_delete_topic(tenant.actor, tenant.id, topic_id)
+    reconcile_due()
+    for topic_id in reversed(ids):
+        do_undelete_topic(tenant.actor, tenant.id, topic_id)
+
+
+def test_what_the_cell_has_kept_is_not_given_up_while_it_cannot_come_back(
+    cell: Cell, files: TlsFiles
+) -> None:
+    acme = make_tenant("acme")
+    do_create_topic(acme.actor, acme.id, "orders", TopicSpec(1))
+    played = PlayedBroker()
+    topics = Topic.objects.of(acme.id)
+    with serving(files, played) as endpoints:
+        at(cell, endpoints)
+        reconcile_due()
+        had_back(acme, "orders")
+        topic_id = topics.get().kafka_topic_id
+        assert topic_id is not None
+        played.why_not = "its source is deleted"
+        played.kept = [operations_messages.DeletedTopic(name="orders", topic_id=topic_id.bytes)]
+        assert reconcile_due() == 1
+        refused = topics.get()
+        assert (refused.status, refused.status_reason) == ("failed", "its source is deleted")
+        entries = OutboxEntry.objects.of(acme.id).filter(resource_id=refused.id, done_at=None)
+        assert entries.exists()
+        played.why_not = ""
+        entries.update(not_before=timezone.now())
+        assert reconcile_due() == 1
+        assert topics.get().status == "ready"
+        # What it has not kept is no more.
+        had_back(acme, "orders")
+        played.why_not, played.kept = "there is no such topic", []
+        assert reconcile_due() == 1
+        over = topics.get()
+        assert (over.status, over.status_reason) == ("failed", sending.MESSAGES_GONE)
+
+
+def test_a_source_comes_back_before_what_reads_it(cell: Cell, files: TlsFiles) -> None:
+    acme = make_tenant("acme")
+    for name in ("reader", "source"):
+        do_create_topic(acme.actor, acme.id, name, TopicSpec(1))
+    # Its row is the older one, as that of a subscription may be whose source was adopted later.
+    configs = {"tidewheel.source": "source", "tidewheel.filter": "a"}
+    Topic.objects.of(acme.id).filter(name="reader").update(configs=configs)
+    played = PlayedBroker()
+    with serving(files, played) as endpoints:
+        at(cell, endpoints)
+        reconcile_due()
+        had_back(acme, "reader", "source")
+        assert reconcile_due() == 1
+    assert played.undeleted == ["source", "reader"]
+    assert set(Topic.objects.of(acme.id).values_list("status", flat=True)) == {"ready"}
