@@ -118,6 +118,8 @@ def adopt(organization: Organization, item: messages.Item, actor: Actor) -> None
     topic = Topic.objects.of(organization.id).filter(name=resource.name).first()
     if topic is not None and _is_in_place_of(topic, item):
         # It was made anew here, and the cell has the one that was there before the restore.
+        replaced = topic.declared() | {"is_replaced": True}
+        record_audit(actor, organization.id, "topic.adopt", topic.id, topic.name, replaced)
         topic.delete()
         topic = None
     if topic is None:

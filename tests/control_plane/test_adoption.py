@@ -457,6 +457,9 @@ def test_topics_that_a_restored_database_has_never_heard_of_are_adopted(cell: Ce
     assert (adopted.id, adopted.generation, adopted.status) == (topic.id, 1, "ready")
     assert (adopted.managed_by, adopted.partitions) == (ManagedBy.API, 2)
     assert topic_of(lost, "again").id == again.id != anew.id
+    replaced = AuditEvent.objects.get(resource_id=anew.id, action="topic.adopt")
+    assert replaced.changes["is_replaced"] is True
+    assert replaced.changes["spec"]["partitions"] == 1
     assert repair(cell) == 0
 
 
