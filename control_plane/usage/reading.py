@@ -2,7 +2,8 @@
 
 A broker that does not answer is asked again in the next round, from where it was. Each broker is
 asked at its own address, since it alone has its samples. One at a time reads a cell; the one that
-has waited longest comes first, and one that does not answer others just now is left alone.
+has waited longest comes first, and one that does not answer others just now is left alone. A
+cluster that is registered under two names is read by the first one alone: its use counts once.
 
 Bounds: SAMPLES_MAX of a broker in a round, BATCH_MAX in a transaction; READ_TIMEOUT_S for a broker,
 after which what it has sent is counted; REST_S between two rounds of a cell.
@@ -42,7 +43,7 @@ def read_cells() -> int:
     counted = 0
     by_wait = F("progress__usage_due_at").asc(nulls_first=True)
     for cell in Cell.objects.order_by(by_wait, "id"):
-        if not _take_lease(cell):
+        if not _is_itself(cell) or not _take_lease(cell):
             continue
         try:
             counted += read_cell(cell)
@@ -54,6 +55,17 @@ def read_cells() -> int:
         due_at = timezone.now() + timedelta(seconds=REST_S)
         CellProgress.objects.filter(cell=cell).update(usage_due_at=due_at)
     return counted
+
+
+def _is_itself(cell: Cell) -> bool:
+    """Whether it has said which cluster it is, and no other cell is the same one."""
+    if not cell.cluster_id:
+        return False
+    first = Cell.objects.filter(cluster_id=cell.cluster_id).order_by("id").first()
+    if first is not None and first.id != cell.id:
+        log.warning("cell %s is cell %s: its use is read there", cell.name, first.name)
+        return False
+    return True
 
 
 def _take_lease(cell: Cell) -> bool:

@@ -314,10 +314,24 @@ def test_a_cell_that_did_not_answer_is_probed_by_one(cell: Cell, files: TlsFiles
     assert {status_of(tenant) for tenant in tenants} == {"ready"}
 
 
+def test_use_of_a_cluster_with_two_names_is_read_once(cell: Cell, files: TlsFiles) -> None:
+    played = PlayedBroker()
+    with serving(files, played) as endpoints:
+        at(cell, endpoints)
+        at(make_cell("another-name"), endpoints)
+        look_at_cells()
+        read_cells()
+    assert played.usage_reads == 1
+
+
 def test_use_is_read_by_one_at_a_time_of_cells_that_answer(cell: Cell, files: TlsFiles) -> None:
     played = PlayedBroker()
     with serving(files, played) as endpoints:
         asked = at(cell, endpoints)
+        read_cells()
+        # It has not said yet which cluster it is.
+        assert played.usage_reads == 0
+        look_at_cells()
         read_cells()
         assert played.usage_reads == 1
         # It was read just now, or somebody is at it.
