@@ -1,8 +1,8 @@
 """On whose behalf a cell is asked: as a service account, whose grants the cell goes by.
 
 A key stands for its own account, and only if it is accepted by Kafka clients, too: what is read and
-written here is what a client would read and write. A person names an account that he could have
-made a key for.
+written here is what a client would read and write. A person names an account of a role that
+he has himself.
 """
 
 from __future__ import annotations

@@ -116,5 +116,7 @@ def test_groups_are_listed_page_by_page_and_only_the_tenants(
         query["cursor"] = page["next_cursor"]
     assert seen == sorted(ids)
     assert world.group("a%2Fb%20c").json()["group_id"] == "a/b c"
+    # A group of the same name is another one in each tenant.
+    assert other.group("theirs").json()["offsets"] != []
     assert world.group("theirs").status_code in (200, 404)
     assert world.group("theirs").json().get("offsets", []) == []
