@@ -49,7 +49,7 @@ class Topic(TenantModel, DeclaredModel):
     incarnation = models.PositiveIntegerField(default=1)
     # It is deleted, its cell has not kept the name, and clients have another topic of it, which is
     # adopted when this row goes.
-    has_successor = models.BooleanField(default=False)
+    has_successor = models.BooleanField(default=False, db_default=False)
     observed = models.JSONField(default=dict)
     purge_after = models.DateTimeField(null=True, blank=True)
 

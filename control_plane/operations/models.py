@@ -19,6 +19,7 @@ from control_plane.tenancy.models import TenantModel
 KEY_HASH_CHARACTERS = 64
 ACTOR_NAME_CHARACTERS_MAX = 254
 ORGANIZATION_CREATED = "organization.create"
+TENANT_ERASED = "organization.erase"
 # Each is another resource of the tenant's cell, which never forgets the id of one that was deleted.
 RESOURCE_MADE = (
     "api_key.create",
@@ -35,6 +36,10 @@ class OperationStatus(models.TextChoices):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELED = "canceled"
+
+
+OPEN = ("pending", "running")
+"""Statuses of operations that are not done."""
 
 
 class OperationKind(models.TextChoices):
@@ -60,7 +65,17 @@ class Operation(TenantModel):
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        indexes = (models.Index(fields=("organization", "id"), name="operation_pages"),)
+        indexes = (
+            models.Index(fields=("organization", "id"), name="operation_pages"),
+            models.Index(
+                fields=("kind",), condition=models.Q(status__in=OPEN), name="operations_open"
+            ),
+            models.Index(
+                fields=("finished_at",),
+                condition=models.Q(finished_at__isnull=False),
+                name="operations_finished",
+            ),
+        )
         ordering = ("id",)
 
 
@@ -105,6 +120,9 @@ class AuditEvent(models.Model):
                 condition=models.Q(action__in=RESOURCE_MADE),
                 name="resources_made",
             ),
+            models.Index(
+                fields=("at",), condition=models.Q(action=TENANT_ERASED), name="tenants_erased"
+            ),
         )
         ordering = ("id",)
 
@@ -146,6 +164,11 @@ class OutboxEntry(TenantModel):
                 fields=("resource_id",),
                 condition=models.Q(done_at=None),
                 name="outbox_of_resource",
+            ),
+            models.Index(
+                fields=("done_at",),
+                condition=models.Q(done_at__isnull=False),
+                name="outbox_done",
             ),
         )
         ordering = ("id",)

@@ -6,17 +6,13 @@ them in one statement.
 
 from __future__ import annotations
 
-from typing import Final
-
 from django.db.models import BigIntegerField, Exists, OuterRef
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.utils import timezone
 
 from control_plane.messaging.models import Topic
-from control_plane.operations.models import Operation, OperationKind, OperationStatus
-
-OPEN: Final = (OperationStatus.PENDING, OperationStatus.RUNNING)
+from control_plane.operations.models import OPEN, Operation, OperationKind, OperationStatus
 
 
 def do_give_up_purges(organization_id: str, topic_id: str, why: str) -> int:

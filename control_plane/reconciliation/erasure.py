@@ -15,7 +15,7 @@ from control_plane.accounts.models import Invitation, Membership, Organization
 from control_plane.cells.models import Placement
 from control_plane.messaging.models import Topic
 from control_plane.operations.facade import SYSTEM, record_audit
-from control_plane.operations.models import AuditEvent, Operation, OutboxEntry
+from control_plane.operations.models import TENANT_ERASED, AuditEvent, Operation, OutboxEntry
 from control_plane.quotas.models import TenantQuota
 from control_plane.usage.facade import do_forget_names
 
@@ -24,7 +24,6 @@ ERASED: Final[tuple[Any, ...]] = (
     *(Topic, Grant, ApiKey, ServiceAccount, TenantQuota, Operation),
     *(Invitation, Membership, OutboxEntry, Placement),
 )
-ERASED_EVENT: Final = "organization.erase"
 
 
 def erase(organization: Organization) -> None:
@@ -39,4 +38,4 @@ def erase(organization: Organization) -> None:
     organization.state_reason = ""
     organization.settle()
     organization.save()
-    record_audit(SYSTEM, organization.id, ERASED_EVENT, organization.id, "", {})
+    record_audit(SYSTEM, organization.id, TENANT_ERASED, organization.id, "", {})

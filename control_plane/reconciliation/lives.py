@@ -18,12 +18,19 @@ from control_plane.cells.models import Placement
 from control_plane.messaging.facade import do_purge_due_topics
 from control_plane.messaging.models import Topic
 from control_plane.operations.facade import SYSTEM, ResourceKind, TenantWrite
-from control_plane.operations.models import AuditEvent, IdempotentAnswer, OutboxEntry
-from control_plane.reconciliation.erasure import ERASED_EVENT, erase
+from control_plane.operations.models import (
+    TENANT_ERASED,
+    AuditEvent,
+    IdempotentAnswer,
+    Operation,
+    OutboxEntry,
+)
+from control_plane.reconciliation.erasure import erase
 from control_plane.tenancy.errors import NotFound
 
 # An id that an entry names was this database's own: adoption asks that.
 DONE_ENTRIES_KEPT: Final = timedelta(days=30)
+OPERATIONS_KEPT: Final = timedelta(days=30)
 # The audit of a tenant, after all else of it is gone.
 ERASED_AUDIT_KEPT: Final = timedelta(days=365)
 ROWS_FORGOTTEN_MAX: Final = 10_000
@@ -96,9 +103,12 @@ def forget() -> None:
     """What nobody asks for any more."""
     now = timezone.now()
     done = OutboxEntry.objects.across_tenants().filter(done_at__lte=now - DONE_ENTRIES_KEPT)
-    oldest = list(done.order_by("id").values_list("id", flat=True)[:ROWS_FORGOTTEN_MAX])
+    oldest = list(done.order_by("done_at").values_list("id", flat=True)[:ROWS_FORGOTTEN_MAX])
     OutboxEntry.objects.across_tenants().filter(id__in=oldest).delete()
+    over = Operation.objects.across_tenants().filter(finished_at__lte=now - OPERATIONS_KEPT)
+    finished = list(over.order_by("finished_at").values_list("id", flat=True)[:ROWS_FORGOTTEN_MAX])
+    Operation.objects.across_tenants().filter(id__in=finished).delete()
     IdempotentAnswer.objects.filter(expires_at__lte=now).delete()
-    erased = AuditEvent.objects.filter(action=ERASED_EVENT, at__lte=now - ERASED_AUDIT_KEPT)
-    over = list(erased.order_by("at").values_list("organization_id", flat=True)[:TENANTS_MAX])
-    AuditEvent.objects.filter(organization_id__in=over).delete()
+    erased = AuditEvent.objects.filter(action=TENANT_ERASED, at__lte=now - ERASED_AUDIT_KEPT)
+    gone = list(erased.order_by("at").values_list("organization_id", flat=True)[:TENANTS_MAX])
+    AuditEvent.objects.filter(organization_id__in=gone).delete()

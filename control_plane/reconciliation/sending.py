@@ -210,7 +210,7 @@ class Sender:
                 if refusal.code is not grpc.StatusCode.NOT_FOUND:
                     raise
                 kept = deleted_topics_of(operations, self._organization.slug)
-                if any(one.topic_id == topic.kafka_topic_id.bytes for one in kept):
+                if topic.kafka_topic_id.bytes in {one.topic_id for one in kept}:
                     # Another topic has its name, or its source is not back yet.
                     return Answer(Verdict.FAILED, topic.generation, refusal.detail)
         return Answer(Verdict.OVER, topic.generation, MESSAGES_GONE)

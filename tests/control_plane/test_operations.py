@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from django.conf import settings
 from django.core.cache import cache
+from django.utils import timezone
 
 from control_plane.celery_app import app
 from control_plane.messaging.logic import TopicSpec, do_create_topic, do_delete_topic
 from control_plane.messaging.models import Topic
+from control_plane.operations.models import Operation
 from control_plane.operations.settling import do_settle_operations
+from control_plane.reconciliation.lives import OPERATIONS_KEPT, forget
 from tests.control_plane.rest import at, client_of, member_of
 from tests.control_plane.tenants import Tenant, make_cell, make_tenant
 
@@ -55,6 +58,18 @@ def test_an_operation_is_done_when_its_resource_is_no_more(acme: Tenant) -> None
     viewer = member_of(acme, "viewer")
     operations = viewer.get(at(acme, "operations"), {"status": "pending"}).json()["items"]
     assert [operation["resource_id"] for operation in operations] == [topics[1].id]
+
+
+def test_what_was_done_long_ago_is_forgotten(acme: Tenant) -> None:
+    topics = [purge(acme, name) for name in ("done", "open")]
+    topics[0].delete()
+    assert do_settle_operations() == 1
+    operations = Operation.objects.of(acme.id)
+    forget()
+    assert operations.count() == 2
+    operations.exclude(finished_at=None).update(finished_at=timezone.now() - OPERATIONS_KEPT)
+    forget()
+    assert [operation.resource_id for operation in operations] == [topics[1].id]
 
 
 def test_a_deleted_topic_that_can_be_had_back_is_no_operation(acme: Tenant) -> None:

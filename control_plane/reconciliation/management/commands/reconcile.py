@@ -56,7 +56,7 @@ def attempt(step: Callable[[], object]) -> None:
         log.warning("the database does not answer: %s", error)
         connection.close()
     except Exception:
-        log.exception("%s", step.__name__)
+        log.exception("%r", step)
 
 
 def reconcile_all() -> None:
