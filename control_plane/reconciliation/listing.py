@@ -54,8 +54,14 @@ def items_of(
         for page in pages_of(admin, tenant, kind, at_least=at_least):
             yield from page.items
     except CellRefused as refusal:
-        if refusal.code is not grpc.StatusCode.INVALID_ARGUMENT:
+        if not says_no_such_tenant(refusal):
             raise
+
+
+def says_no_such_tenant(refusal: CellRefused) -> bool:
+    """Whether that is why a List was refused: the field comes first in the cell's words."""
+    is_invalid = refusal.code is grpc.StatusCode.INVALID_ARGUMENT
+    return is_invalid and refusal.detail.startswith("tenant:")
 
 
 def topic_id_of(

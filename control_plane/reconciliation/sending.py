@@ -30,7 +30,12 @@ from control_plane.cells.connections import CellRefused, cell_admin, cell_operat
 from control_plane.cells.models import Cell
 from control_plane.messaging.facade import is_subscription
 from control_plane.messaging.models import Topic
-from control_plane.reconciliation.listing import deleted_topics_of, items_of, topic_id_of
+from control_plane.reconciliation.listing import (
+    deleted_topics_of,
+    items_of,
+    says_no_such_tenant,
+    topic_id_of,
+)
 from control_plane.reconciliation.logic import (
     Answer,
     Verdict,
@@ -269,7 +274,7 @@ class Sender:
         try:
             admin.List(request)
         except CellRefused as refusal:
-            if refusal.code is not grpc.StatusCode.INVALID_ARGUMENT:
+            if not says_no_such_tenant(refusal):
                 raise
             return False
         return True

@@ -10,13 +10,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import grpc
 import pytest
 from django.db import connection
 from django.db.models import F
 from django.utils import timezone
 
 from control_plane.accounts.models import Organization
-from control_plane.cells.connections import CellUnavailable
+from control_plane.cells.connections import CellRefused, CellUnavailable, cell_admin
 from control_plane.cells.models import Cell, CellProgress
 from control_plane.messaging.logic import (
     TopicSpec,
@@ -38,6 +39,7 @@ from control_plane.reconciliation.following import (
     renew_lease,
     take_lease,
 )
+from control_plane.reconciliation.listing import items_of
 from control_plane.reconciliation.looking import look_at_cells
 from control_plane.reconciliation.rounds import (
     PROBE_S,
@@ -521,3 +523,17 @@ def test_a_source_comes_back_before_what_reads_it(cell: Cell, files: TlsFiles) -
         assert reconcile_due() == 1
     assert played.undeleted == ["source", "reader"]
     assert set(Topic.objects.of(acme.id).values_list("status", flat=True)) == {"ready"}
+
+
+def test_a_list_that_is_refused_is_no_tenant_that_is_gone(cell: Cell, files: TlsFiles) -> None:
+    words = ["page_size: is 0 to 1000"]
+
+    class Refuses(PlayedBroker):
+        def List(self, request: Any, context: Any) -> Any:  # noqa: N802
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, words[0])
+
+    with serving(files, Refuses()) as endpoints, cell_admin(at(cell, endpoints)) as admin:
+        with pytest.raises(CellRefused, match="page_size"):
+            list(items_of(admin, "acme"))
+        words[0] = "tenant: there is no tenant 'acme'"
+        assert list(items_of(admin, "acme")) == []
