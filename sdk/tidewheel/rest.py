@@ -103,8 +103,8 @@ class Rest:
     def patch(self, address: str, body: Mapping[str, Any], etag: str | None = None) -> Answer:
         return self._send("PATCH", address, body, {} if etag is None else {"If-Match": etag})
 
-    def delete(self, address: str, **query: object) -> Answer:
-        return self._send("DELETE", f"{address}?{urlencode(query)}" if query else address)
+    def delete(self, address: str) -> Answer:
+        return self._send("DELETE", address)
 
     def items(self, address: str, **query: object) -> Iterator[dict[str, Any]]:
         """All of a list, page by page."""

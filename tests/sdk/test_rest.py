@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidewheel.cli.main import app
 from tidewheel.errors import ConfigurationError
 from tidewheel.logins import Login, read_login, write_login
 from tidewheel.rest import ControlPlaneUnreachable, Refused, Rest
+from typer.testing import CliRunner
 
 
 class Server:
@@ -123,6 +125,36 @@ def test_a_redirect_is_not_followed_with_a_key(server: Server) -> None:
 def test_what_would_be_read_by_others_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError):
         Rest(url)
+
+
+ACME = "/api/v1/organizations/org_1"
+CELL = {"cell": {"bootstrap_servers": "127.0.0.1:2"}}
+ACCOUNTS = {"items": [{"id": "sa_1", "name": "ci", "role": "viewer"}], "next_cursor": None}
+KEY = {"id": "key_1", "scopes": ["kafka"], "login": "key_1@acme", "secret": "tws_once"}
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        (
+            ("create", "ci"),
+            {"": CELL, "/service-accounts?limit=500": ACCOUNTS, "/api-keys": KEY},
+        ),
+        (("rotate", "key_0"), {"": CELL, "/api-keys/key_0/rotate": KEY}),
+    ],
+)
+def test_when_a_secret_is_made_nothing_is_left_that_could_fail(
+    server: Server, tmp_path: Path, words: tuple[str, ...], answers: dict[str, Any]
+) -> None:
+    login = Login(server.url, "ann", "org_1", "acme", session="token")
+    write_login(tmp_path / "tidewheel" / "logins.json", "default", login)
+    server.replies += [(200, {}, answer) for answer in answers.values()]
+    environment = {"XDG_CONFIG_HOME": str(tmp_path), "TIDEWHEEL_PROFILE": None}
+    ended = CliRunner().invoke(app, ["keys", *words], env=environment)
+    assert ended.exit_code == 0, ended.stderr
+    assert "tws_once" in ended.stdout
+    assert "127.0.0.1:2" in ended.stdout
+    assert [path for _, path, _, _ in server.asked] == [ACME + address for address in answers]
 
 
 def test_nobody_there_is_said_so() -> None:

@@ -115,6 +115,7 @@ def create(
         usage(f"--role {role}: a role is one of {', '.join(ROLES)}")
 
     def command(account: Account) -> None:
+        servers = _servers(account)
         owner = _service_account(account, service_account, role)
         for topic in produce or []:
             _grant(account, owner["id"], "producer", "topic", topic)
@@ -123,7 +124,7 @@ def create(
         if consume:
             _grant(account, owner["id"], "consumer", "group", "*")
         body = {"service_account_id": owner["id"], "scopes": scopes}
-        _show_secret(account, account.rest.post(account.at("api-keys"), body).body, as_json)
+        _show_secret(account.rest.post(account.at("api-keys"), body).body, servers, as_json)
 
     run_rest(command)
 
@@ -139,11 +140,13 @@ def rotate(
     ] = 86_400,
     as_json: JsonOption = False,
 ) -> None:
-    """Make another key like this one, which ends when the overlap is over."""
+    """Make another key like it; the old one ends when the overlap is over."""
 
     def command(account: Account) -> None:
+        servers = _servers(account)
         address = account.at(f"api-keys/{key}/rotate")
-        _show_secret(account, account.rest.post(address, {"overlap_s": overlap_s}).body, as_json)
+        made = account.rest.post(address, {"overlap_s": overlap_s}).body
+        _show_secret(made, servers, as_json)
 
     run_rest(command)
 
@@ -191,9 +194,15 @@ def _grant(account: Account, owner_id: str, role: str, kind: str, pattern: str) 
             raise
 
 
-def _show_secret(account: Account, key: dict[str, Any], as_json: bool) -> None:
+def _servers(account: Account) -> str | None:
+    """Where clients connect. Asked before a key is made: afterwards nothing may fail that would
+    keep its secret from being shown."""
     cell = account.rest.get(account.at()).body["cell"] or {}
-    servers = cell.get("bootstrap_servers")
+    servers: str | None = cell.get("bootstrap_servers")
+    return servers
+
+
+def _show_secret(key: dict[str, Any], servers: str | None, as_json: bool) -> None:
     if as_json:
         print_json(key | {"bootstrap_servers": servers})
         return

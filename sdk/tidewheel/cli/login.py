@@ -1,4 +1,4 @@
-"""`tidewheel login` and `logout`: become somebody at a control plane, and end that.
+"""`tidewheel login` and `logout`: log in at a control plane, and out.
 
 A person logs in with an e-mail address and a password, and a code where the account asks for one; a
 program with an API key that has the scope `rest`. Neither stands on the command line, where others
@@ -21,7 +21,7 @@ from tidewheel.cli.session import (
     fail,
     print_json,
     print_line,
-    told,
+    reporting_errors,
     usage,
 )
 from tidewheel.logins import Login, logins_path, profile_name, write_login
@@ -47,8 +47,8 @@ def login(
         str | None,
         typer.Argument(
             metavar="ADDRESS",
-            help="The control plane's: https://host, or http://127.0.0.1:port. The one of before, "
-            "or that of `up`, if not given.",
+            help="The control plane's: https://host, or http://127.0.0.1:port. If not given, "
+            "the last one, or that of `up`.",
         ),
     ] = None,
     email: Annotated[
@@ -63,11 +63,11 @@ def login(
             "--organization",
             "-o",
             metavar="SLUG",
-            help="What commands are about; needed if you belong to several.",
+            help="The one that commands are about; needed if you belong to several.",
         ),
     ] = None,
     create: Annotated[
-        bool, typer.Option("--create", help="Make that organization if you have none so called.")
+        bool, typer.Option("--create", help="Make that organization if you have none of that name.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,14 +75,14 @@ def login(
 
     From then on `topics`, `keys`, `quotas`, `usage` and `audit` are about your organization
     there; `topics` with --url or TIDEWHEEL_URL still goes to brokers. The login is kept in
-    ~/.config/tidewheel/logins.json; TIDEWHEEL_PROFILE names another one beside it. Asked again
-    without --email and --with-key, only the organization changes.
+    ~/.config/tidewheel/logins.json; TIDEWHEEL_PROFILE names another one beside it. Without
+    --email and --with-key a login stays, and only its organization changes.
     """
     if email is not None and with_key:
         usage("--email and --with-key do not go together")
     if create and organization is None:
         usage("--create needs --organization SLUG")
-    with told():
+    with reporting_errors():
         made = _logged_in(present_login(), address, email, with_key=with_key)
         made = _in_organization(made, organization, create=create)
         write_login(logins_path(os.environ), profile_name(os.environ), made)
@@ -99,7 +99,7 @@ def login(
 
 def logout() -> None:
     """Log out: the session ends; a key goes on, and is forgotten here."""
-    with told():
+    with reporting_errors():
         present = present_login()
         if present is None:
             print_line("You were not logged in")

@@ -56,10 +56,10 @@ def usage(
         ),
     ] = "hour",
     topic: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of this topic alone, by hour.")
+        str | None, typer.Option(metavar="NAME", help="Only what this topic has used, by hour.")
     ] = None,
     topics: Annotated[
-        bool, typer.Option("--topics", help="What each topic has used in 30 days.")
+        bool, typer.Option("--topics", help="What each topic has used in the last 30 days.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,13 +94,13 @@ def _show_use(title: str, name: str, rows: list[dict[str, Any]], as_json: bool) 
 
 def audit(
     count: Annotated[
-        int, typer.Option("--count", "-n", metavar="N", min=1, help="So many, the newest first.")
+        int, typer.Option("--count", "-n", metavar="N", min=1, help="How many, the newest first.")
     ] = AUDIT_EVENTS,
     resource: Annotated[
-        str | None, typer.Option(metavar="ID", help="What happened to this.")
+        str | None, typer.Option(metavar="ID", help="Only what happened to this resource.")
     ] = None,
     action: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this: topic.create, say.")
+        str | None, typer.Option(metavar="NAME", help="Only this action, such as topic.create.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

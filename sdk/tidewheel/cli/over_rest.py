@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.cli.session import told, usage
+from tidewheel.cli.session import reporting_errors, usage
 from tidewheel.errors import ConfigurationError
 from tidewheel.logins import Login, logins_path, profile_name, read_login
 from tidewheel.rest import Rest
@@ -39,14 +39,14 @@ def speaks_rest(url: str | None) -> bool:
     brokers, and who is logged in otherwise means his organization."""
     if url is not None:
         return False
-    with told():
+    with reporting_errors():
         login = present_login()
     return login is not None
 
 
 def run_rest(command: Callable[[Account], None]) -> None:
     """Run a command for who is logged in; errors become messages and exit statuses."""
-    with told():
+    with reporting_errors():
         login = present_login()
         if login is None:
             raise ConfigurationError("You are not logged in", hint="Log in: `tidewheel login`")

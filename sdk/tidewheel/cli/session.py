@@ -136,12 +136,12 @@ def run(
         async with client:
             await command(client)
 
-    with told(url):
+    with reporting_errors(url):
         asyncio.run(body())
 
 
 @contextlib.contextmanager
-def told(url: str | None = None) -> Iterator[None]:
+def reporting_errors(url: str | None = None) -> Iterator[None]:
     """Errors become messages and exit statuses."""
     try:
         yield

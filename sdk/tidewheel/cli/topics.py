@@ -323,7 +323,7 @@ def delete(
 
 @app.command("undelete", cls=PlainCommand)
 def undelete(topic: TopicArgument, as_json: JsonOption = False) -> None:
-    """Have a deleted topic back, with its messages (after `login`).
+    """Bring back a deleted topic, with its messages (after `login`).
 
     Operators of a cell do it for its tenants: `deleted undelete`.
     """
