@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stack.child import (
-    KILL_TIMEOUT_S,
     ROOT,
     STOP_TIMEOUT_S,
     Child,
@@ -32,7 +31,6 @@ from stack.log_view import in_words
 from stack.processes import ProcessIdentity
 
 __all__ = [
-    "KILL_TIMEOUT_S",
     "ROOT",
     "STOP_TIMEOUT_S",
     "BrokerLaunch",

@@ -24,13 +24,12 @@ from typing import Any
 
 from stack.errors import EXIT_FAILED, EXIT_USAGE, StackError
 from stack.private_files import open_private_log
-from stack.processes import ProcessIdentity, identify
+from stack.processes import KILL_TIMEOUT_S, ProcessIdentity, identify
 
 ROOT = Path(__file__).resolve().parent.parent
 """Where this module's checkout (or installation) is; what is started is taken from there, too."""
 
 STOP_TIMEOUT_S = 30.0
-KILL_TIMEOUT_S = 10.0
 TAIL_LINES = 15
 LOOK_UP_S = 0.1
 """How often a wait looks whether it should go on."""
@@ -141,10 +140,7 @@ class Child:
 
     def last_words(self) -> list[str]:
         """The last lines that this process wrote to its log."""
-        with self.log.open("rb") as file:
-            file.seek(self.log_start)
-            text = file.read().decode("utf-8", "replace")
-        return text.rstrip().split("\n")[-TAIL_LINES:]
+        return last_words(self.log, self.log_start)
 
     def poll(self) -> int | None:
         """The exit status, None while it runs."""
@@ -182,6 +178,14 @@ class Child:
         """kill -9, without waiting for the end."""
         # May come in a signal handler, while somebody waits at the pipe: that stays open.
         self._process.kill()
+
+
+def last_words(log: Path, log_start: int) -> list[str]:
+    """The last lines of a log, of those from `log_start` on."""
+    with log.open("rb") as file:
+        file.seek(log_start)
+        text = file.read().decode("utf-8", "replace")
+    return text.rstrip().split("\n")[-TAIL_LINES:]
 
 
 def wait_for_word(children: Sequence[Child]) -> None:

@@ -71,7 +71,7 @@ class ControlPlane:
         self._children: dict[str, Child] = {}
         self._preparation: Child | None = None
         self._environment: dict[str, str] = {}
-        self._has_tables = self._is_told = self._is_prepared = False
+        self._has_tables = self._is_told = False
 
     @property
     def url(self) -> str:
@@ -97,7 +97,7 @@ class ControlPlane:
                 self._begin_part(part)
         for part in list(self._children):
             self._look(part)
-        return self._is_prepared and bool(self._children) and not self.starting()
+        return self._preparation is None and bool(self._children) and not self.starting()
 
     def starting(self) -> list[Child]:
         """Those that have not said yet that they serve, or that the tables are there."""
@@ -228,7 +228,7 @@ class ControlPlane:
                 f"{preparation.name} ended with {describe_status(status)}; its log "
                 f"{preparation.log} ends with:\n{words}"
             )
-        self._is_prepared, self._preparation = True, None
+        self._preparation = None
 
     def _begin_part(self, part: str) -> Child:
         module = {SERVER: "serve", WORKER: "work"}[part]

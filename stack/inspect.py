@@ -12,12 +12,12 @@ import signal
 from datetime import datetime
 from typing import Any
 
-from stack.broker_process import KILL_TIMEOUT_S, STOP_TIMEOUT_S
+from stack.child import STOP_TIMEOUT_S
 from stack.errors import EXIT_FAILED, StackError
 from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
 from stack.health import health_lines, healths
 from stack.hints import command
-from stack.processes import ProcessIdentity
+from stack.processes import KILL_TIMEOUT_S, ProcessIdentity
 from stack.requests import CONTROL_PLANE_PARTS, SERVER, VALKEY
 
 
@@ -92,11 +92,8 @@ def _stop_valkey(folder: StackFolder) -> bool:
 
 
 def _stop(process: ProcessIdentity) -> None:
-    process.signal(signal.SIGTERM)
-    if not process.wait_gone(STOP_TIMEOUT_S):
-        process.signal(signal.SIGKILL)
-        if not process.wait_gone(KILL_TIMEOUT_S):
-            raise StackError(f"Process {process.pid} does not end, not even by kill -9.")
+    if not process.end(signal.SIGTERM, STOP_TIMEOUT_S):
+        raise StackError(f"Process {process.pid} does not end, not even by kill -9.")
 
 
 def describe(folder: StackFolder) -> dict[str, Any]:
@@ -240,7 +237,7 @@ def _lines(found: dict[str, Any], folder: StackFolder) -> list[str]:
     elif folder.store_kind() is MetadataStoreKind.POSTGRES or _brings_postgres(found, folder):
         log = folder.postgres_data / "postgres.log"
         lines.append(f"  postgres   not running   log {log}")
-    lines += _control_plane_lines(found["control_plane"], folder)
+    lines += _control_plane_lines(plane, folder)
     if found["supervisor_pid"] is None:
         lines.append(
             f"The process that looked after them has ended. {command('down', folder)} stops them, "

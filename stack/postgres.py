@@ -34,11 +34,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from stack.child import last_words
 from stack.errors import StackError
 from stack.hints import PROGRAM
 from stack.ports import PORT_MAX, any_free_port, is_free
 from stack.private_files import write_private
-from stack.processes import ProcessIdentity, identify, runs_in
+from stack.processes import KILL_TIMEOUT_S, ProcessIdentity, identify, runs_in
 
 ROLE = "tidewheel"
 DATABASE = "postgres"
@@ -46,9 +47,7 @@ START_TIMEOUT_S = 60.0
 INITDB_TIMEOUT_S = 300.0
 """It takes seconds; a busy disk may make it minutes."""
 STOP_TIMEOUT_S = 20.0
-KILL_TIMEOUT_S = 10.0
 POLL_S = 0.02
-TAIL_LINES = 15
 PASSWORD_RANDOM_BYTES = 18
 UNPRIVILEGED_USER = "nobody"
 
@@ -282,9 +281,7 @@ class PostgresServer:
         return self.log.open("ab")
 
     def _failure(self, what: str, log_start: int) -> StackError:
-        with self.log.open("rb") as file:
-            file.seek(log_start)
-            words = file.read().decode("utf-8", "replace").rstrip().split("\n")[-TAIL_LINES:]
+        words = last_words(self.log, log_start)
         return StackError(f"Postgres {what}; its log {self.log} ends with:\n" + "\n".join(words))
 
 
@@ -317,10 +314,7 @@ def stop_leftover(home: Path, timeout_s: float = STOP_TIMEOUT_S) -> bool:
     identity = find_leftover(home)
     if identity is None:
         return False
-    identity.signal(signal.SIGINT)
-    if not identity.wait_gone(timeout_s):
-        identity.signal(signal.SIGKILL)
-        identity.wait_gone(KILL_TIMEOUT_S)
+    identity.end(signal.SIGINT, timeout_s)
     return True
 
 

@@ -10,14 +10,16 @@ This module signals only what it has identified. It knows nothing of brokers.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL, Signals
 
 POLL_S = 0.02
+KILL_TIMEOUT_S = 10.0
+"""For what is killed to be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class ProcessIdentity:
     def is_alive(self) -> bool:
         return _started(self.pid) == self.started
 
-    def signal(self, number: signal.Signals) -> bool:
+    def signal(self, number: Signals) -> bool:
         """Send a signal. False when the process is gone (or its pid is another's by now)."""
         if not self.is_alive():
             return False
@@ -48,6 +50,15 @@ class ProcessIdentity:
                 return False
             time.sleep(POLL_S)
         return True
+
+    def end(self, number: Signals, timeout_s: float) -> bool:
+        """Ask it with a signal to end, and kill it when it takes too long. False when it lives even
+        then."""
+        self.signal(number)
+        if self.wait_gone(timeout_s):
+            return True
+        self.signal(SIGKILL)
+        return self.wait_gone(KILL_TIMEOUT_S)
 
 
 def identify(pid: int) -> ProcessIdentity | None:

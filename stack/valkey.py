@@ -25,10 +25,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from stack.child import KILL_TIMEOUT_S, TAIL_LINES, describe_status
+from stack.child import describe_status, last_words
 from stack.errors import StackError
 from stack.ports import any_free_port
-from stack.processes import ProcessIdentity, identify, runs_in
+from stack.processes import KILL_TIMEOUT_S, ProcessIdentity, identify, runs_in
 
 START_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -140,9 +140,7 @@ class ValkeyServer:
         return answer == b"+OK\r\n+PONG\r\n"
 
     def _failure(self, what: str, log_start: int) -> StackError:
-        with self.log.open("rb") as file:
-            file.seek(log_start)
-            words = file.read().decode("utf-8", "replace").rstrip().split("\n")[-TAIL_LINES:]
+        words = last_words(self.log, log_start)
         return StackError(f"Valkey {what}; its log {self.log} ends with:\n" + "\n".join(words))
 
 
@@ -176,10 +174,7 @@ def stop_leftover(home: Path) -> bool:
     identity = find_leftover(home)
     if identity is None:
         return False
-    identity.signal(signal.SIGTERM)
-    if not identity.wait_gone(STOP_TIMEOUT_S):
-        identity.signal(signal.SIGKILL)
-        identity.wait_gone(KILL_TIMEOUT_S)
+    identity.end(signal.SIGTERM, STOP_TIMEOUT_S)
     return True
 
 

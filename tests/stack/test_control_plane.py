@@ -6,7 +6,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pytest
 from tidewheel.rest import Rest
 
 from stack.control_plane import FIRST_PERSON
-from tests.stack.test_killed_starts import HELD, let_go_on, running_in, wait_until_held
+from tests.stack.test_killed_starts import a_start, let_go_on, running_in, wait_until_held
 from tests.stack.test_up import COMMAND, TIMEOUT_S, Stacks, accepts_connections, until
 
 # Several processes import much, on a machine that does other things meanwhile.
@@ -191,15 +190,7 @@ def test_a_control_plane_without_its_supervisor_is_found_and_stopped(
 def test_a_killed_start_leaves_nothing_that_down_does_not_stop(
     stacks: Wholes, tmp_path: Path, patch: str
 ) -> None:
-    command = [sys.executable, "-P", "-c", HELD.format(patch=patch)]
-    with subprocess.Popen(
-        [*command, "up", "--data", str(tmp_path), "--port", "0", "--brokers", "1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    with a_start(tmp_path, "--brokers", "1", held=patch) as process:
         wait_until_held(process)
         before = running_in(tmp_path)
         process.kill()
@@ -226,15 +217,7 @@ def started_with(data: Path) -> list[int]:
 
 @pytest.mark.timeout(120)
 def test_a_start_that_is_called_off_stops_what_it_has_started(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-c", HELD.format(patch=WHILE_PARTS_START)]
-    with subprocess.Popen(
-        [*command, "up", "--data", str(tmp_path), "--port", "0", "--brokers", "1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    with a_start(tmp_path, "--brokers", "1", held=WHILE_PARTS_START) as process:
         wait_until_held(process)
         process.terminate()
         for _ in range(2):

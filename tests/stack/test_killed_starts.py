@@ -63,23 +63,33 @@ supervisor.BrokerProcess = Held
 """
 
 
-@pytest.fixture
-def starting(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
-    """A cell that is about to start in `tmp_path`; as a parameter: when its supervisor is held."""
-    command, patch = COMMAND, getattr(request, "param", None)
-    if patch is not None:
-        command = [sys.executable, "-P", "-c", HELD.format(patch=patch)]
+@contextlib.contextmanager
+def a_start(data: Path, *options: str, held: str | None = None) -> Iterator[subprocess.Popen[str]]:
+    """`up` with this folder, which is killed at last; `held` says when its supervisor is held."""
+    command = COMMAND
+    if held is not None:
+        command = [sys.executable, "-P", "-c", HELD.format(patch=held)]
     with subprocess.Popen(
-        [*command, "up", "--no-control-plane", "--data", str(tmp_path), "--port", "0"],
+        [*command, "up", "--data", str(data), "--port", "0", *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+@pytest.fixture
+def starting(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
+    """A cell that is about to start in `tmp_path`; as a parameter: when its supervisor is held."""
+    held = getattr(request, "param", None)
+    with a_start(tmp_path, "--no-control-plane", held=held) as process:
         yield process
-        if process.poll() is None:
-            process.kill()
 
 
 def state_of(data: Path) -> dict[str, Any]:

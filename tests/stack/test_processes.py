@@ -26,6 +26,16 @@ def test_a_running_process_is_alive_until_it_is_killed() -> None:
         assert identify(child.pid) is None
 
 
+def test_what_does_not_end_when_it_is_asked_to_is_killed() -> None:
+    with sleeper() as child:
+        identity = identify(child.pid)
+        assert identity is not None
+        # It may take this one as long as it likes.
+        assert identity.end(signal.SIGCONT, 0)
+        assert child.wait() == -signal.SIGKILL
+        assert identity.end(signal.SIGTERM, 0)
+
+
 def test_a_reused_pid_is_another_process() -> None:
     identity = identify(os.getpid())
     assert identity is not None
