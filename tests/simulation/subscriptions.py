@@ -21,7 +21,6 @@ every subscriber has all partitions of each subscription, and is at their ends.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -51,8 +50,8 @@ from data_plane.wire.records import NewRecord, Record, build_batch
 from data_plane.wire.registry import ApiKey
 from tests.simulation.admin import SET, TOPIC_RESOURCE, TopicPlan
 from tests.simulation.administrator import Administrator
-from tests.simulation.client import Link, OnResponse
 from tests.simulation.group_consumer import GroupConsumer
+from tests.simulation.judged_client import JudgedClient
 from tests.simulation.partition_history import PartitionHistory
 from tests.simulation.reader import Target
 from tests.simulation.replicas import TopicPartition
@@ -180,7 +179,7 @@ class SubscriptionAdmin(Administrator):
         self.ask(self.any_node(), api_key, request, lambda response: None)
 
 
-class SubscriptionReader(ShownReader):
+class SubscriptionReader(JudgedClient, ShownReader):
     """Who reads subscriptions, in whatever way; `names` are theirs."""
 
     way = "subscription"
@@ -190,46 +189,19 @@ class SubscriptionReader(ShownReader):
         super().__init__(*arguments, **named)
         # Of every subscription that some broker has told of: its source.
         self._sources: dict[UUID, UUID] = {}
-        # The images by which the answers went that arrive next, by connection.
-        self._images: dict[Link, deque[MetadataImage]] = {}
-        # That of the answer which is looked at.
+        # By which the answer went that is looked at.
         self._image: MetadataImage | None = None
 
     def named_topics(self) -> list[MetadataRequestTopic]:
         """No list of all topics has them."""
         return [MetadataRequestTopic(name=name) for name in self.names]
 
-    # By which image a broker has answered
-
-    def link(self, node_id: int, purpose: str = "") -> Link:
-        """One that says so."""
-        link = super().link(node_id, purpose)
-        if link not in self._images:
-            link.end.sent_by = self._images[link] = deque()
-        return link
-
-    def ask(
-        self,
-        node_id: int,
-        api_key: ApiKey,
-        message: Any,
-        on_response: OnResponse,
-        purpose: str = "",
-        version: int | None = None,
-    ) -> None:
-        link = self.link(node_id, purpose)
-
-        def answered(response: Any) -> None:
-            if response is None:
-                self._images.pop(link, None)
-            else:
-                self._image = image = self._images[link].popleft()
-                for topic in image.topics_of("default").values():
-                    if topic.source_id is not None:
-                        self._sources[topic.topic_id] = topic.source_id
-            on_response(response)
-
-        link.send(api_key, message, answered, version)
+    def judge(self, node_id: int, api_key: ApiKey, response: Any, image: MetadataImage) -> None:
+        """Keeps the image, and what it says."""
+        self._image = image
+        for topic in image.topics_of("default").values():
+            if topic.source_id is not None:
+                self._sources[topic.topic_id] = topic.source_id
 
     # What it is shown
 

@@ -18,7 +18,6 @@ stays so, over failovers, recoveries and repeated calls. In the end every user w
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -48,7 +47,8 @@ from data_plane.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from data_plane.wire.records import NewRecord, build_batch, decode_batch, iter_batch_headers
 from data_plane.wire.registry import ApiKey
 from tests.simulation.administrator import Administrator
-from tests.simulation.client import SASL_PORT, Link, OnResponse
+from tests.simulation.client import SASL_PORT, Link
+from tests.simulation.judged_client import JudgedClient
 
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
@@ -253,7 +253,7 @@ class ControlPlane(Administrator):
             self.world.violate(f"{resource_id} is {known}, done was {done}, deleted {deleted}")
 
 
-class TenantUser(Administrator):
+class TenantUser(JudgedClient, Administrator):
     """See the module."""
 
     interval_ms = 40
@@ -267,8 +267,6 @@ class TenantUser(Administrator):
         self._is_fetching: set[str] = set()
         # Since the control plane has had its last word.
         self._wants = {"written", "read"}
-        # The images by which the answers went that arrive next, by connection.
-        self._images: dict[Link, deque[MetadataImage]] = {}
 
     @property
     def is_settled(self) -> bool:
@@ -296,8 +294,6 @@ class TenantUser(Administrator):
         before = self._links.get((node_id, purpose))
         link = super().link(node_id, purpose)
         if link is not before:
-            images = self._images[link] = deque()
-            link.end.sent_by = images
             handshake = SaslHandshakeRequest(mechanism="PLAIN")
             login = login_of(self._tenant)
             token = f"\0{login}\0{login}".encode()
@@ -311,36 +307,8 @@ class TenantUser(Administrator):
         return link
 
     def _logged_in(self, link: Link, response: Any) -> None:
-        if response is None:
-            self._images.pop(link, None)
-            return
-        self._images[link].popleft()
-        if response.error_code:
+        if self.image_of(link, response) is not None and response.error_code:
             self.world.count("logins refused")
-
-    def ask(
-        self,
-        node_id: int,
-        api_key: ApiKey,
-        message: Any,
-        on_response: OnResponse,
-        purpose: str = "",
-        version: int | None = None,
-    ) -> None:
-        link = self.link(node_id, purpose)
-
-        def judged(response: Any) -> None:
-            if response is None:
-                self._images.pop(link, None)
-            else:
-                image = self._images[link].popleft()
-                self._judge(node_id, api_key, response, image)
-            on_response(response)
-
-        if link.is_open:
-            link.send(api_key, message, judged, version)
-        else:
-            on_response(None)
 
     # What is asked
 
@@ -410,7 +378,7 @@ class TenantUser(Administrator):
 
     # What is answered
 
-    def _judge(self, node_id: int, api_key: ApiKey, response: Any, image: MetadataImage) -> None:
+    def judge(self, node_id: int, api_key: ApiKey, response: Any, image: MetadataImage) -> None:
         credential = image.credentials.get(login_of(self._tenant))
         if credential is None or credential.is_disabled:
             self.world.violate(
