@@ -155,10 +155,6 @@ class DelayedCell:
 
     def forget_old(self) -> None:
         """Clear what is committed, as DeleteRecords does, and let retention look."""
-        replicas = [self.cell.replica(node_id) for node_id in self.cell.brokers]
-        if len({one.log.log_end_offset for one in replicas}) > 1:
-            # A replica that begins anew at the log start does not get what is held below it.
-            return
         for node_id in self.leaders():
             log = self.cell.replica(node_id).log
             log.roll()

@@ -153,6 +153,6 @@ class DelayedPlayer(AdminPlayer):
         return [record.value or b"" for record in self.read(topic, index)]
 
 
-def _records_in(response: object) -> list[bytes]:
-    topics = response.responses  # type: ignore[attr-defined]
+def _records_in(response: Any) -> list[bytes]:
+    topics = response.responses
     return [part.records for topic in topics for part in topic.partitions if part.records]

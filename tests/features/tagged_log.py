@@ -4,6 +4,7 @@ with them, and the plain way."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from data_plane.broker.fetch.projected_reads import Scan, SliceScan, scan_batches
 from data_plane.broker.fetch.projected_searches import ReadBudget, count_shown, find_first
@@ -56,8 +57,8 @@ class PlainFilter(UnindexedProjection):
 class TaggedLog(OneLog):
     """`sequence` makes all values different."""
 
-    def __init__(self, **settings: object) -> None:
-        super().__init__(**settings)  # type: ignore[arg-type]
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.sequence = 0
         self.forget()
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from data_plane.log.file_system import FileSystem
 from data_plane.log.fold import FoldContext, StoredBatch
 from data_plane.log.log import FEATURE
-from data_plane.log.maintenance import MaintenanceConfig
-from data_plane.log.manager import LogManager
 from data_plane.log.record_rules import HidingTerms
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import (
@@ -27,22 +26,14 @@ from features.delayed.pending_set import PendingSet, entries_in
 from features.delayed.snapshot import runs_named_in
 from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 from features.headers import HEADER_RULES
-from tests.log.one_log import DATA, START_MS, TOPIC_ID, OneLog
+from tests.log.one_log import START_MS, TOPIC_ID, OneLog
 from tests.log.world import read_all
 
 
 class DelayedLog(OneLog):
     """A log of a topic that reads headers, with the fold."""
 
-    def make_manager(self) -> LogManager:
-        return LogManager(
-            [DATA],
-            default_config=self.config,
-            fs=self.fs,
-            now_ms=self.now_ms,
-            maintenance=MaintenanceConfig(scrub_interval_ms=-1),
-            fold_factories=[make_fold],
-        )
+    fold_factories = (make_fold,)
 
     @property
     def fold(self) -> DelayedMessages:
@@ -113,15 +104,9 @@ def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a short log has runs."""
 
     class SmallSet(PendingSet):
-        def __init__(self, fs: object, folder: str) -> None:
+        def __init__(self, fs: FileSystem, folder: str) -> None:
             super().__init__(
-                fs,  # type: ignore[arg-type]
-                folder,
-                near_max=16,
-                near_low=4,
-                run_entries=8,
-                runs_merged=2,
-                done_max=6,
+                fs, folder, near_max=16, near_low=4, run_entries=8, runs_merged=2, done_max=6
             )
 
     monkeypatch.setattr(fold_module, "PendingSet", SmallSet)

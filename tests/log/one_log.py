@@ -10,6 +10,7 @@ from uuid import UUID
 
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import UnknownPartition
+from data_plane.log.fold import FoldFactory
 from data_plane.log.log import AppendResult, Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
@@ -58,6 +59,8 @@ def batch_of(
 class OneLog:
     """See the module. `now_ms` is the clock; settings are those of LogConfig."""
 
+    fold_factories: Sequence[FoldFactory] = ()
+
     def __init__(self, *, maps_files: bool = False, **settings: object) -> None:
         self.config = replace(SMALL, **settings)  # type: ignore[arg-type]
         self.fs = SimFileSystem(maps_files=maps_files)
@@ -82,6 +85,7 @@ class OneLog:
             fs=self.fs,
             now_ms=self.now_ms,
             maintenance=MaintenanceConfig(scrub_interval_ms=-1),
+            fold_factories=self.fold_factories,
         )
 
     def restart(self) -> None:

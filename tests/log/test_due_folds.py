@@ -8,9 +8,8 @@ import random
 import pytest
 
 from data_plane.log.errors import LogDirFailure
-from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import Fault
-from tests.log.one_log import DATA, START_MS, OneLog, batch_of
+from tests.log.one_log import START_MS, OneLog, batch_of
 from tests.log.test_folds import FREE, PIN, Pins
 
 DUE_MS = START_MS + 3_600_000
@@ -27,14 +26,7 @@ class Alarms(Pins):
 
 
 class DueLog(OneLog):
-    def make_manager(self) -> LogManager:
-        return LogManager(
-            [DATA],
-            default_config=self.config,
-            fs=self.fs,
-            now_ms=self.now_ms,
-            fold_factories=[Alarms],
-        )
+    fold_factories = (Alarms,)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -12,10 +12,9 @@ from data_plane.log import recovery
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
-from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.records import iter_batch_headers
-from tests.log.one_log import DATA, OneLog, batch_of
+from tests.log.one_log import OneLog, batch_of
 
 
 class Refusing:
@@ -57,14 +56,7 @@ class Refusing:
 class World(OneLog):
     """One log with that fold."""
 
-    def make_manager(self) -> LogManager:
-        return LogManager(
-            [DATA],
-            default_config=self.config,
-            fs=self.fs,
-            now_ms=self.now_ms,
-            fold_factories=[Refusing],
-        )
+    fold_factories = (Refusing,)
 
     @property
     def fold(self) -> Refusing:

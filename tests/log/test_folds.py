@@ -13,9 +13,8 @@ from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.config import LogConfig
 from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
-from data_plane.log.manager import LogManager
 from data_plane.wire.records import Record, iter_batch_headers
-from tests.log.one_log import DATA, SMALL, TOPIC_ID, OneLog, batch_of
+from tests.log.one_log import SMALL, TOPIC_ID, OneLog, batch_of
 
 LZ4 = 3
 PIN, FREE = b"pin", b"free"
@@ -111,14 +110,7 @@ class Pins:
 class FoldedLog(OneLog):
     """One log with both."""
 
-    def make_manager(self) -> LogManager:
-        return LogManager(
-            [DATA],
-            default_config=self.config,
-            fs=self.fs,
-            now_ms=self.now_ms,
-            fold_factories=[Counter, Pins],
-        )
+    fold_factories = (Counter, Pins)
 
     def put(self, value: bytes | None, key: bytes = b"k", *, compression: int = 0) -> None:
         buf = batch_of(value, keys=[key], timestamps=[self.now_ms], compression=compression)

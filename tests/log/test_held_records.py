@@ -15,10 +15,9 @@ from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
 from data_plane.log.key_map import BUFFER_BYTES, KEY_BYTES
 from data_plane.log.log_summary import LogSummary
-from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import PowerLoss
 from data_plane.wire.records import Record
-from tests.log.one_log import DATA, OneLog, batch_of
+from tests.log.one_log import OneLog, batch_of
 
 COMPACT = frozenset({"compact"})
 HOLD, FREE = b"hold", b"free "
@@ -91,21 +90,14 @@ class Holder:
 class HeldLog(OneLog):
     """A compacted log with that fold."""
 
+    fold_factories = (Holder,)
+
     def __init__(self) -> None:
         super().__init__(
             cleanup_policy=COMPACT,
             min_cleanable_dirty_ratio=0.01,
             delete_retention_ms=DELETE_RETENTION_MS,
             flush_ms=1 << 60,
-        )
-
-    def make_manager(self) -> LogManager:
-        return LogManager(
-            [DATA],
-            default_config=self.config,
-            fs=self.fs,
-            now_ms=self.now_ms,
-            fold_factories=[Holder],
         )
 
     def put(self, *pairs: Pair) -> int:
@@ -268,14 +260,7 @@ def test_a_tombstone_whose_time_is_over_stays_while_it_is_held_itself() -> None:
             self.offsets += [record.offset for record in batch.records if record.value is None]
 
     class TombstoneLog(HeldLog):
-        def make_manager(self) -> LogManager:
-            return LogManager(
-                [DATA],
-                default_config=self.config,
-                fs=self.fs,
-                now_ms=self.now_ms,
-                fold_factories=[HoldsTombstones],
-            )
+        fold_factories = (HoldsTombstones,)
 
     one = TombstoneLog()
     tombstone = one.put((b"k", None))

@@ -9,9 +9,8 @@ import pytest
 
 from data_plane.log.fold import FoldContext
 from data_plane.log.fold_snapshots import READ_BYTES, are_equal
-from data_plane.log.manager import LogManager
 from tests.log.large_fold import HEAD, LargeFold
-from tests.log.one_log import DATA, OneLog, batch_of
+from tests.log.one_log import OneLog, batch_of
 
 # Of the loop's processor time, with ten million entries.
 ROLL_MS_MAX = 20
@@ -25,20 +24,12 @@ class LargeLog(OneLog):
     def open(self) -> None:
         # All that were made since the start, also those that only a recovery has looked at.
         self.folds: list[LargeFold] = []
+        self.fold_factories = [self.make_fold]
         super().open()
 
     def make_fold(self, context: FoldContext) -> LargeFold:
         self.folds.append(LargeFold(context))
         return self.folds[-1]
-
-    def make_manager(self) -> LogManager:
-        return LogManager(
-            [DATA],
-            default_config=self.config,
-            fs=self.fs,
-            now_ms=self.now_ms,
-            fold_factories=[self.make_fold],
-        )
 
     def add(self, entries_count: int) -> None:
         self.append(batch_of(b"%d" % entries_count))

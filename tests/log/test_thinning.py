@@ -10,13 +10,12 @@ import pytest
 from data_plane.log import thinning
 from data_plane.log.directory_checkpoint import summary_of
 from data_plane.log.fold import HoldsAll, StoredBatch
-from data_plane.log.manager import LogManager
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.sim_file_system import PowerLoss
 from data_plane.log.thinning import thinning_priority
 from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
 from data_plane.wire.records import decode_batch, iter_batch_headers, read_batch_header
-from tests.log.one_log import DATA, OneLog, batch_of
+from tests.log.one_log import OneLog, batch_of
 from tests.log.test_held_records import FREE, HOLD, Holder
 from tests.log.world import read_all
 
@@ -33,19 +32,10 @@ class NeedsHeld(Holder):
 class ThinnedLog(OneLog):
     """A log with that fold, whose records say what to hold and what to let go."""
 
+    fold_factories = (NeedsHeld,)
+
     def __init__(self, **config: Any) -> None:
         super().__init__(flush_ms=FAR, **config)
-
-    fold_factory: type[Holder] = NeedsHeld
-
-    def make_manager(self) -> LogManager:
-        return LogManager(
-            [DATA],
-            default_config=self.config,
-            fs=self.fs,
-            now_ms=self.now_ms,
-            fold_factories=[self.fold_factory],
-        )
 
     def put(self, *values: bytes, commit: bool = True) -> int:
         """One batch; the offset of its first record."""
@@ -261,7 +251,7 @@ def test_a_fold_that_needs_the_log_and_holds_no_records_keeps_all_of_it() -> Non
             return min((one for one in self.offsets if one >= start_offset), default=None)
 
     class NeedyLog(ThinnedLog):
-        fold_factory = NeedsAll
+        fold_factories = (NeedsAll,)
 
     one = NeedyLog()
     one.put(b"a", HOLD, b"b")
