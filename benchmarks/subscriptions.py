@@ -15,7 +15,6 @@ No network and no broker: this is what the broker's threads do. Not in here: wha
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +41,7 @@ from features.filtering.language import TERMS_MAX, Tag, parse_filter
 from features.filtering.matching import Matcher
 from features.filtering.tag_indexes import IndexJob, TagIndexes
 from features.headers import HEADER_RULES
+from stack.help import CommandParser, positive_number, write_any_text
 
 TOPIC_ID: Final = UUID(int=30)
 RECORDS_PER_BATCH: Final = 100
@@ -217,8 +217,11 @@ def measure_produce(records: int, folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000_000)
+    write_any_text()
+    parser = CommandParser(prog="./tidewheel bench subscriptions", description=__doc__)
+    parser.add_argument(
+        "--records", type=positive_number, default=10_000_000, help="[default: %(default)s]"
+    )
     arguments = parser.parse_args()
     for codec in (Compression.NONE, Compression.LZ4):
         with tempfile.TemporaryDirectory() as folder:
