@@ -255,7 +255,9 @@ def test_an_answer_of_a_broker_whose_store_is_away_is_none_to_what_is_declared(
         progress = CellProgress.objects.filter(cell=asked)
         for failures in (1, 2, 3):
             reconcile_due()
-            assert progress.get().retry_at > timezone.now()
+            retry_at = progress.get().retry_at
+            assert retry_at is not None
+            assert retry_at > timezone.now()
             progress.update(retry_at=timezone.now())
             # It shows what it has, all the same.
             follow_cells(0.1)
