@@ -1461,3 +1461,340 @@ class OffsetResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OffsetResult: _TypeAlias = OffsetResult  # noqa: Y015
+
+@_typing.final
+class DelayedSelection(_message.Message):
+    """---- Delayed messages
+
+    Which of a partition's pending messages.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FROM_MS_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    from_ms: _builtins.int
+    """Due at or after it, in milliseconds since 1970; not given: whenever."""
+    until_ms: _builtins.int
+    """Due before it."""
+    filter: _builtins.str
+    """As of a subscription, over their tags; empty: all. INVALID_ARGUMENT: it makes no sense."""
+    @_builtins.property
+    def after(self) -> Global___DelayedPosition:
+        """The last one that was looked at by the call before: what comes behind it."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        from_ms: _builtins.int | None = ...,
+        until_ms: _builtins.int | None = ...,
+        filter: _builtins.str = ...,
+        after: Global___DelayedPosition | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_until_ms", b"_until_ms", "after", b"after", "from_ms", b"from_ms", "until_ms", b"until_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_until_ms", b"_until_ms", "after", b"after", "filter", b"filter", "from_ms", b"from_ms", "partition", b"partition", "topic", b"topic", "until_ms", b"until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__from_ms: _TypeAlias = _typing.Literal["from_ms"]  # noqa: Y015
+    _WhichOneofArgType__from_ms: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms"]  # noqa: Y015
+    _WhichOneofReturnType__until_ms: _TypeAlias = _typing.Literal["until_ms"]  # noqa: Y015
+    _WhichOneofArgType__until_ms: _TypeAlias = _typing.Literal["_until_ms", b"_until_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_ms) -> _WhichOneofReturnType__from_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__until_ms) -> _WhichOneofReturnType__until_ms | None: ...
+
+Global___DelayedSelection: _TypeAlias = DelayedSelection  # noqa: Y015
+
+@_typing.final
+class DelayedPosition(_message.Message):
+    """Messages that are due at the same time come in the order of their offsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    deliver_at_ms: _builtins.int
+    offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        deliver_at_ms: _builtins.int = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliver_at_ms", b"deliver_at_ms", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayedPosition: _TypeAlias = DelayedPosition  # noqa: Y015
+
+@_typing.final
+class ListDelayedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    SELECTION_FIELD_NUMBER: _builtins.int
+    MESSAGES_MAX_FIELD_NUMBER: _builtins.int
+    BYTES_MAX_FIELD_NUMBER: _builtins.int
+    VALUE_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    messages_max: _builtins.int
+    """1 to 1,000; 0 stands for 100."""
+    bytes_max: _builtins.int
+    """Keys, values and headers together, 1 to 4 MiB; 0 stands for 1 MiB. A first one that is larger
+    comes alone, cut.
+    """
+    value_bytes_max: _builtins.int
+    """Cut values to so many bytes; 0: not."""
+    @_builtins.property
+    def caller(self) -> Global___Caller: ...
+    @_builtins.property
+    def selection(self) -> Global___DelayedSelection: ...
+    def __init__(
+        self,
+        *,
+        caller: Global___Caller | None = ...,
+        selection: Global___DelayedSelection | None = ...,
+        messages_max: _builtins.int = ...,
+        bytes_max: _builtins.int = ...,
+        value_bytes_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "caller", b"caller", "messages_max", b"messages_max", "selection", b"selection", "value_bytes_max", b"value_bytes_max"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedRequest: _TypeAlias = ListDelayedRequest  # noqa: Y015
+
+@_typing.final
+class ListDelayedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILURE_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    NEXT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def failure(self) -> Global___Failure: ...
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayedMessage]:
+        """May be fewer than were asked for, and none, although there are more: at most 10,000 are looked
+        at by a call.
+        """
+
+    @_builtins.property
+    def next(self) -> Global___DelayedPosition:
+        """Where to go on; not given when there is nothing behind."""
+
+    def __init__(
+        self,
+        *,
+        failure: Global___Failure | None = ...,
+        messages: _abc.Iterable[Global___DelayedMessage] | None = ...,
+        next: Global___DelayedPosition | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "next", b"next"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "messages", b"messages", "next", b"next"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedResponse: _TypeAlias = ListDelayedResponse  # noqa: Y015
+
+@_typing.final
+class DelayedMessage(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    RECORD_FIELD_NUMBER: _builtins.int
+    deliver_at_ms: _builtins.int
+    @_builtins.property
+    def record(self) -> Global___Record:
+        """The message as it was produced. Its offset is what tw-cancel-offset and tw-reschedule-offset
+        name; its tw-deliver-at is that of the beginning, whatever it was moved to.
+        """
+
+    def __init__(
+        self,
+        *,
+        deliver_at_ms: _builtins.int = ...,
+        record: Global___Record | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliver_at_ms", b"deliver_at_ms", "record", b"record"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayedMessage: _TypeAlias = DelayedMessage  # noqa: Y015
+
+@_typing.final
+class CountDelayedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    EDGES_MS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    @_builtins.property
+    def caller(self) -> Global___Caller: ...
+    @_builtins.property
+    def edges_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Up to 1,001 times, in ascending order: those due between each two of them are counted, too."""
+
+    def __init__(
+        self,
+        *,
+        caller: Global___Caller | None = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        edges_ms: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "edges_ms", b"edges_ms", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountDelayedRequest: _TypeAlias = CountDelayedRequest  # noqa: Y015
+
+@_typing.final
+class CountDelayedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILURE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    UNCERTAIN_FIELD_NUMBER: _builtins.int
+    FIRST_MS_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """All that are pending."""
+    uncertain: _builtins.int
+    """Up to so many of those counted may be delivered already: a new leader tidies up for a moment."""
+    first_ms: _builtins.int
+    """When the first of all is due; not given when nothing is pending."""
+    @_builtins.property
+    def failure(self) -> Global___Failure: ...
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of each [edge, next edge)."""
+
+    def __init__(
+        self,
+        *,
+        failure: Global___Failure | None = ...,
+        count: _builtins.int = ...,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
+        uncertain: _builtins.int = ...,
+        first_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_ms", b"_first_ms", "failure", b"failure", "first_ms", b"first_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_ms", b"_first_ms", "count", b"count", "counts", b"counts", "failure", b"failure", "first_ms", b"first_ms", "uncertain", b"uncertain"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__first_ms: _TypeAlias = _typing.Literal["first_ms"]  # noqa: Y015
+    _WhichOneofArgType__first_ms: _TypeAlias = _typing.Literal["_first_ms", b"_first_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_ms) -> _WhichOneofReturnType__first_ms | None: ...
+
+Global___CountDelayedResponse: _TypeAlias = CountDelayedResponse  # noqa: Y015
+
+@_typing.final
+class CancelDelayedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    SELECTION_FIELD_NUMBER: _builtins.int
+    MESSAGES_MAX_FIELD_NUMBER: _builtins.int
+    messages_max: _builtins.int
+    """How many to look at, 1 to 10,000; 0 stands for 10,000."""
+    @_builtins.property
+    def caller(self) -> Global___Caller: ...
+    @_builtins.property
+    def selection(self) -> Global___DelayedSelection: ...
+    def __init__(
+        self,
+        *,
+        caller: Global___Caller | None = ...,
+        selection: Global___DelayedSelection | None = ...,
+        messages_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "messages_max", b"messages_max", "selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelDelayedRequest: _TypeAlias = CancelDelayedRequest  # noqa: Y015
+
+@_typing.final
+class CancelDelayedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILURE_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    NEXT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def failure(self) -> Global___Failure:
+        """Why it went no further than `next`; what is below was answered."""
+
+    @_builtins.property
+    def cancelled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The offsets of those that matched and are cancelled now: they are never delivered."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayedRefusal]:
+        """Those that matched and were not cancelled, mostly since they were delivered meanwhile."""
+
+    @_builtins.property
+    def next(self) -> Global___DelayedPosition:
+        """Where to go on, as for a list."""
+
+    def __init__(
+        self,
+        *,
+        failure: Global___Failure | None = ...,
+        cancelled: _abc.Iterable[_builtins.int] | None = ...,
+        refused: _abc.Iterable[Global___DelayedRefusal] | None = ...,
+        next: Global___DelayedPosition | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "next", b"next"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "failure", b"failure", "next", b"next", "refused", b"refused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelDelayedResponse: _TypeAlias = CancelDelayedResponse  # noqa: Y015
+
+@_typing.final
+class DelayedRefusal(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayedRefusal: _TypeAlias = DelayedRefusal  # noqa: Y015

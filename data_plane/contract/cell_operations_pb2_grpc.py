@@ -94,6 +94,21 @@ class CellOperationsStub:
                 request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ResetOffsetsRequest.SerializeToString,
                 response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ResetOffsetsResponse.FromString,
                 _registered_method=True)
+        self.ListDelayed = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/ListDelayed',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ListDelayedRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ListDelayedResponse.FromString,
+                _registered_method=True)
+        self.CountDelayed = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/CountDelayed',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.CountDelayedRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.CountDelayedResponse.FromString,
+                _registered_method=True)
+        self.CancelDelayed = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/CancelDelayed',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedResponse.FromString,
+                _registered_method=True)
 
 
 class CellOperationsServicer:
@@ -191,6 +206,31 @@ class CellOperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDelayed(self, request, context):
+        """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
+        answers: with what is pending now, committed or not.
+
+        By the time when they are due, page by page. Needs READ on the topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CountDelayed(self, request, context):
+        """How many are pending, in all and between given times. Needs READ on the topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelDelayed(self, request, context):
+        """Cancels those that match, page by page, and says of each what became of it. Needs WRITE on the
+        topic. May be repeated: what is cancelled does not match any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CellOperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -253,6 +293,21 @@ def add_CellOperationsServicer_to_server(servicer, server):
                     servicer.ResetOffsets,
                     request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ResetOffsetsRequest.FromString,
                     response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ResetOffsetsResponse.SerializeToString,
+            ),
+            'ListDelayed': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDelayed,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ListDelayedRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ListDelayedResponse.SerializeToString,
+            ),
+            'CountDelayed': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountDelayed,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.CountDelayedRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.CountDelayedResponse.SerializeToString,
+            ),
+            'CancelDelayed': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelDelayed,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -579,6 +634,87 @@ class CellOperations:
             '/tidewheel.cell.v1.CellOperations/ResetOffsets',
             data__plane_dot_contract_dot_cell__operations__pb2.ResetOffsetsRequest.SerializeToString,
             data__plane_dot_contract_dot_cell__operations__pb2.ResetOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDelayed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/ListDelayed',
+            data__plane_dot_contract_dot_cell__operations__pb2.ListDelayedRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.ListDelayedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountDelayed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/CountDelayed',
+            data__plane_dot_contract_dot_cell__operations__pb2.CountDelayedRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.CountDelayedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelDelayed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/CancelDelayed',
+            data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedResponse.FromString,
             options,
             channel_credentials,
             insecure,

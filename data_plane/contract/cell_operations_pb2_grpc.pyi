@@ -78,6 +78,18 @@ class CellOperationsStub:
     """One group: its members, its committed offsets and how far behind they are."""
     ResetOffsets: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.ResetOffsetsRequest, _cell_operations_pb2.ResetOffsetsResponse]
     """Commits other offsets for a group without members."""
+    ListDelayed: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.ListDelayedRequest, _cell_operations_pb2.ListDelayedResponse]
+    """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
+    answers: with what is pending now, committed or not.
+
+    By the time when they are due, page by page. Needs READ on the topic.
+    """
+    CountDelayed: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.CountDelayedRequest, _cell_operations_pb2.CountDelayedResponse]
+    """How many are pending, in all and between given times. Needs READ on the topic."""
+    CancelDelayed: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.CancelDelayedRequest, _cell_operations_pb2.CancelDelayedResponse]
+    """Cancels those that match, page by page, and says of each what became of it. Needs WRITE on the
+    topic. May be repeated: what is cancelled does not match any more.
+    """
 
 @_typing.type_check_only
 class CellOperationsAsyncStub(CellOperationsStub):
@@ -119,6 +131,18 @@ class CellOperationsAsyncStub(CellOperationsStub):
     """One group: its members, its committed offsets and how far behind they are."""
     ResetOffsets: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.ResetOffsetsRequest, _cell_operations_pb2.ResetOffsetsResponse]  # type: ignore[assignment]
     """Commits other offsets for a group without members."""
+    ListDelayed: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.ListDelayedRequest, _cell_operations_pb2.ListDelayedResponse]  # type: ignore[assignment]
+    """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
+    answers: with what is pending now, committed or not.
+
+    By the time when they are due, page by page. Needs READ on the topic.
+    """
+    CountDelayed: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.CountDelayedRequest, _cell_operations_pb2.CountDelayedResponse]  # type: ignore[assignment]
+    """How many are pending, in all and between given times. Needs READ on the topic."""
+    CancelDelayed: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.CancelDelayedRequest, _cell_operations_pb2.CancelDelayedResponse]  # type: ignore[assignment]
+    """Cancels those that match, page by page, and says of each what became of it. Needs WRITE on the
+    topic. May be repeated: what is cancelled does not match any more.
+    """
 
 class CellOperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -229,5 +253,35 @@ class CellOperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cell_operations_pb2.ResetOffsetsResponse, _abc.Awaitable[_cell_operations_pb2.ResetOffsetsResponse]]:
         """Commits other offsets for a group without members."""
+
+    @_abc_1.abstractmethod
+    def ListDelayed(
+        self,
+        request: _cell_operations_pb2.ListDelayedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.ListDelayedResponse, _abc.Awaitable[_cell_operations_pb2.ListDelayedResponse]]:
+        """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
+        answers: with what is pending now, committed or not.
+
+        By the time when they are due, page by page. Needs READ on the topic.
+        """
+
+    @_abc_1.abstractmethod
+    def CountDelayed(
+        self,
+        request: _cell_operations_pb2.CountDelayedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.CountDelayedResponse, _abc.Awaitable[_cell_operations_pb2.CountDelayedResponse]]:
+        """How many are pending, in all and between given times. Needs READ on the topic."""
+
+    @_abc_1.abstractmethod
+    def CancelDelayed(
+        self,
+        request: _cell_operations_pb2.CancelDelayedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.CancelDelayedResponse, _abc.Awaitable[_cell_operations_pb2.CancelDelayedResponse]]:
+        """Cancels those that match, page by page, and says of each what became of it. Needs WRITE on the
+        topic. May be repeated: what is cancelled does not match any more.
+        """
 
 def add_CellOperationsServicer_to_server(servicer: CellOperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
