@@ -1,0 +1,6 @@
+"""Retries and dead letters: a nack brings a message back to its subscription. See docs/retries.md.
+
+- policy: after which delay, and how often; commands: what a client's records say.
+- positions: what was nacked, in bounded memory; nacks: that, out of the log; snapshot.
+- judgement: what becomes of a command; stored_form: the record that is stored for it.
+"""
