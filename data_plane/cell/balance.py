@@ -6,7 +6,8 @@ allow: a move never brings replicas of one partition closer together. Then it ch
 preference, which moves no data, until no broker is preferred twice more than another one that could
 be preferred instead. It is how a new broker gets its share. Only on request, or where
 `auto.replica.rebalance.enable` is set: copying costs the cell something, and nobody should be
-surprised by it.
+surprised by it. What follows a source moves with it (source_followers.py), and counts with it: a
+source that weighs as much as two brokers are apart stays where it is.
 
 `balance_leaders` moves leaders back to preferred replicas, when more than
 `leader.imbalance.per.broker.percentage` of the partitions that prefer a broker are led elsewhere.
@@ -83,6 +84,8 @@ def balance_leaders(
     for place, partition in draft.items():
         if partition.replicas[0] not in unbalanced or is_reassigning(partition):
             continue
+        if draft.is_follower(place):
+            continue
         if draft.is_full:
             return
         elected = elect_preferred(partition, electable)
@@ -101,6 +104,7 @@ class _Plan:
         ]
         self._places: dict[PartitionKey, Place] = {}
         self._targets: dict[PartitionKey, Assignment] = {}
+        self._weights: dict[PartitionKey, int] = {}
         # Which of them have replicas on a broker, in order.
         self._on_broker: dict[int, dict[PartitionKey, None]] = {
             node_id: {} for node_id in self._brokers
@@ -110,8 +114,11 @@ class _Plan:
         for place, partition in draft.items():
             if is_reassigning(partition) or partition.leader == NO_LEADER:
                 continue
+            if draft.is_follower(place):
+                continue
             self._places[place.key] = place
             self._targets[place.key] = partition.replicas
+            self._weights[place.key] = 1 + len(draft.followers_of(place))
             for node_id in partition.replicas:
                 if node_id in self._on_broker:
                     self._on_broker[node_id][place.key] = None
@@ -139,18 +146,20 @@ class _Plan:
         while self._balance_once(self._placer.leaders_count, self._prefer):
             pass
 
-    def _balance_once(self, counts: Counter[int], step: Callable[[int, int], bool]) -> bool:
-        """Try the step for the pairs of brokers that are furthest apart first."""
+    def _balance_once(self, counts: Counter[int], step: Callable[[int, int, int], bool]) -> bool:
+        """Try the step for the pairs of brokers that are furthest apart first. It is told how far:
+        what weighs as much would only change sides."""
         ascending = sorted(self._brokers, key=lambda node_id: (counts[node_id], node_id))
         for giver in reversed(ascending):
             for taker in ascending:
-                if counts[giver] - counts[taker] < 2:
+                difference = counts[giver] - counts[taker]
+                if difference < 2:
                     break
-                if step(giver, taker):
+                if step(giver, taker, difference):
                     return True
         return False
 
-    def _move_replica(self, giver: int, taker: int) -> bool:
+    def _move_replica(self, giver: int, taker: int, difference: int) -> bool:
         leaders = self._placer.leaders_count
         prefers_leader = leaders[giver] > leaders[taker]
         fallback: tuple[PartitionKey, Assignment] | None = None
@@ -160,7 +169,7 @@ class _Plan:
             if since_fallback > CANDIDATES_MAX:
                 break
             old = self._targets[key]
-            if taker in old:
+            if taker in old or self._weights[key] >= difference:
                 continue
             new = tuple(taker if node_id == giver else node_id for node_id in old)
             if not self._is_as_spread(new, old):
@@ -174,10 +183,10 @@ class _Plan:
         self._move(*fallback, giver, taker)
         return True
 
-    def _prefer(self, giver: int, taker: int) -> bool:
+    def _prefer(self, giver: int, taker: int, difference: int) -> bool:
         for key in self._preferring[giver]:
             old = self._targets[key]
-            if taker in old:
+            if taker in old and self._weights[key] < difference:
                 others = (node_id for node_id in old if node_id != taker)
                 self._set(key, (taker, *others))
                 del self._preferring[giver][key]
@@ -195,6 +204,7 @@ class _Plan:
         self._on_broker[taker][key] = None
 
     def _set(self, key: PartitionKey, target: Assignment) -> None:
-        self._placer.count(self._targets[key], -1)
-        self._placer.count(target)
+        weight = self._weights[key]
+        self._placer.count(self._targets[key], -weight)
+        self._placer.count(target, weight)
         self._targets[key] = target

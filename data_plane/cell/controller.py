@@ -25,9 +25,10 @@ it. In one commit, in this order:
    long the dead have been so is noted (death_times.py);
 2. partitions: dead and stopping brokers leave every ISR (into the ELR where KIP-966 says so),
    leaders are elected where there is none, complete reassignments end;
-3. replicas leave dead brokers after a delay, and draining ones (evacuation.py); internal topics
+3. retry partitions follow their sources, now and whenever these move (source_followers.py);
+4. replicas leave dead brokers after a delay, and draining ones (evacuation.py); internal topics
    get more of them when brokers come (growth.py);
-4. replicas and leaders are balanced, where that is switched on (balance.py).
+5. replicas and leaders are balanced, where that is switched on (balance.py).
 
 Invariants
 - `decide` gives nothing on the image that its own changes lead to, unless they were cut short.
@@ -63,6 +64,7 @@ from data_plane.cell.partitions_draft import PARTITIONS_PER_COMMIT_MAX, Partitio
 from data_plane.cell.reassignment import complete
 from data_plane.cell.recovery_waits import PartitionState, RecoveryWaits
 from data_plane.cell.settings import ControllerSettings
+from data_plane.cell.source_followers import follow_sources
 
 # The dynamic property of one broker that has its replicas move away.
 DRAIN_PROPERTY = "broker.drain"
@@ -137,12 +139,13 @@ def decide(
         if broker.is_draining or (broker.node_id, broker.incarnation_id) in situation.lost
     }
     is_growing = needs_growth(image, settings.internal_replication_factor)
+
+    def finish(place: Place, partition: PartitionImage) -> PartitionImage:
+        minimum = settings.min_insync_replicas_of(place.topic)
+        return complete(partition, standing.electable, minimum)
+
+    follow_sources(draft, standing.electable, finish)
     if leaving or is_growing or settings.auto_replica_rebalance:
-
-        def finish(place: Place, partition: PartitionImage) -> PartitionImage:
-            minimum = settings.min_insync_replicas_of(place.topic)
-            return complete(partition, standing.electable, minimum)
-
         in_cell = tuple(brokers.values())
         mover = Mover(draft, image, in_cell, settings.moves_per_broker_max, finish)
         evacuate(mover, leaving)
@@ -152,6 +155,8 @@ def decide(
             balance_replicas(mover, replace(image, brokers=brokers))
     if situation.is_leader_check_due:
         balance_leaders(draft, standing.electable, settings.leader_imbalance_percent_max)
+    # Again: leaders have moved.
+    follow_sources(draft, standing.electable, finish)
     return [*changes, *draft.changes()]
 
 

@@ -10,6 +10,8 @@ brought to its end, what has not is left to it.
 
 Where no other broker is left (three replicas on three brokers), nothing moves.
 
+What follows a source (source_followers.py) leaves with it.
+
 Deliberately absent: unregistering a drained broker, which an administrator does.
 """
 
@@ -34,6 +36,8 @@ def _evacuate_once(mover: Mover, leaving: AbstractSet[int]) -> bool:
     has_moved = False
     for place, partition in mover.draft.items():
         if leaving.isdisjoint(partition.replicas) or partition.leader == NO_LEADER:
+            continue
+        if mover.draft.is_follower(place):
             continue
         if mover.draft.is_full:
             return False

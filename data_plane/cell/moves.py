@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
+from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.partitions_draft import PartitionsDraft, Place
 from data_plane.cell.placement import Placer
 from data_plane.cell.reassignment import start, target_of
@@ -41,11 +41,21 @@ class Mover:
         return {node_id for node_id, count in self._receiving.items() if count >= self.moves_max}
 
     def move(self, place: Place, target: Sequence[int]) -> None:
-        """Start the partition on its way to `target`, or change the way it is on."""
+        """Start the partition on its way to `target`, or change the way it is on; and with it what
+        follows it (source_followers.py)."""
+        followers = self.draft.followers_of(place)
+        weight = 1 + len(followers)
+        self.placer.count(target_of(self.draft.get(place)), -weight)
+        self.placer.count(target, weight)
+        self._start(place, target)
+        for follower in followers:
+            # Without a leader there is nothing to copy from.
+            if self.draft.get(follower).leader != NO_LEADER:
+                self._start(follower, target)
+
+    def _start(self, place: Place, target: Sequence[int]) -> None:
         old = self.draft.get(place)
         new = self._finish(place, start(old, target))
         self._receiving.subtract(old.adding_replicas)
         self._receiving.update(new.adding_replicas)
-        self.placer.count(target_of(old), -1)
-        self.placer.count(target)
         self.draft.put(place, new)

@@ -41,6 +41,12 @@ class PartitionsDraft:
     def __init__(self, image: MetadataImage, changed_max: int = PARTITIONS_PER_COMMIT_MAX) -> None:
         # By name, so that equal images give equal decisions.
         self._topics = image.topics_in_order()
+        self._by_id = image.topics_by_id
+        # Virtual topics by their sources, those that have one.
+        self._virtual: dict[UUID, list[TopicImage]] = {}
+        for topic in self._topics:
+            if topic.source_id is not None and topic.source_id in self._by_id:
+                self._virtual.setdefault(topic.source_id, []).append(topic)
         self._changed: dict[PartitionKey, PartitionImage] = {}
         self._changed_max = changed_max
 
@@ -57,6 +63,24 @@ class PartitionsDraft:
                 if changed:
                     partition = changed.get((topic_id, index), partition)
                 yield Place(topic, index), partition
+
+    def followers(self) -> Iterator[tuple[Place, Place]]:
+        """The partitions that go where another one goes (source_followers.py), with that one."""
+        for source_id, topics in self._virtual.items():
+            source = self._by_id[source_id]
+            for topic in topics:
+                for index in range(min(len(topic.partitions), len(source.partitions))):
+                    yield Place(topic, index), Place(source, index)
+
+    def is_follower(self, place: Place) -> bool:
+        """Whether the partition goes where another one goes."""
+        source = self._by_id.get(place.topic.source_id) if place.topic.source_id else None
+        return source is not None and place.partition_index < len(source.partitions)
+
+    def followers_of(self, place: Place) -> list[Place]:
+        """The partitions that go where this one goes."""
+        index, virtual = place.partition_index, self._virtual.get(place.topic.topic_id, ())
+        return [Place(topic, index) for topic in virtual if index < len(topic.partitions)]
 
     def get(self, place: Place) -> PartitionImage:
         """One partition as it is in the draft."""

@@ -71,15 +71,15 @@ class Placer:
     def is_fenced(self, node_id: int) -> bool:
         return self._brokers[node_id].is_fenced
 
-    def count(self, replicas: Sequence[int], sign: int = 1) -> None:
-        """Take a partition's replicas into account, or out of it."""
+    def count(self, replicas: Sequence[int], times: int = 1) -> None:
+        """Take a partition's replicas into account so many times; negative: out of it."""
         for node_id in replicas:
-            self.replicas_count[node_id] += sign
-        self.leaders_count[replicas[0]] += sign
+            self.replicas_count[node_id] += times
+        self.leaders_count[replicas[0]] += times
         for follower in replicas[1:]:
-            self._followers[replicas[0], follower] += sign
+            self._followers[replicas[0], follower] += times
         for second in replicas[1:2]:
-            self._seconds[replicas[0], second] += sign
+            self._seconds[replicas[0], second] += times
 
     def place(self, replication_factor: int) -> Assignment:
         """The replicas of a new partition, counted. At most `len(self)` of them."""

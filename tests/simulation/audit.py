@@ -28,6 +28,7 @@ from tests.simulation.replicas import (
 )
 
 if TYPE_CHECKING:
+    from data_plane.cell.metadata import MetadataImage, TopicImage
     from tests.simulation.cell import Cell
 
 CACHED_BATCHES = 5
@@ -269,6 +270,7 @@ def open_ends(cell: Cell) -> list[str]:
             if state.leader < 0:
                 found.append(f"{name} has no leader: {state}")
                 continue
+            found += _strayed(image, topic, index)
             if set(state.isr) != set(state.replicas) or state.elr:
                 found.append(f"{name} has an ISR of {state.isr}, ELR {state.elr}")
             found += _rotten(cell, name, (topic.topic_id, index), state.replicas)
@@ -290,6 +292,17 @@ def open_ends(cell: Cell) -> list[str]:
     if "large states" in cell.extras:
         found += large_states.orphans(cell)
     return found + _open_ends_of_readers(cell)
+
+
+def _strayed(image: MetadataImage, topic: TopicImage, index: int) -> list[str]:
+    """A subscription's partition that is not where its source's is."""
+    source = None if topic.source_id is None else image.topics_by_id.get(topic.source_id)
+    if source is None:
+        return []
+    own, of_source = topic.partitions[index], source.partitions[index]
+    if own.replicas == of_source.replicas and own.leader == of_source.leader:
+        return []
+    return [f"{topic.name}-{index} is not where its source is: {own}, {of_source}"]
 
 
 def _rotten(cell: Cell, name: str, key: TopicPartition, replicas: tuple[int, ...]) -> list[str]:

@@ -118,15 +118,15 @@ def _find(topics: Topics, name: str, index: int) -> Place:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Unable to find a topic named {quoted_name(name)}.",
         )
-    own = own_index(topic, index)
-    if own is not None:
-        return Place(topic, own)
     source = source_name(topic)
     if source and 0 <= index < shown_count(topic):
+        verb = "goes with" if index % 2 else "is"
         raise Refusal(
             ErrorCode.INVALID_REQUEST,
-            f"{name}-{index} is a partition of topic '{source}': reassign it there.",
+            f"{name}-{index} {verb} {source}-{index // 2}: reassign that.",
         )
+    if 0 <= index < len(topic.partitions):
+        return Place(topic, index)
     raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
 
 
