@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker.admin.client_telemetry import TELEMETRY_BYTES_MAX
+from data_plane.broker.admin.client_telemetry import SUBSCRIPTION_ID, TELEMETRY_BYTES_MAX
 from data_plane.wire.messages.get_telemetry_subscriptions_request import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -43,11 +43,11 @@ def test_a_client_is_told_that_nobody_wants_its_metrics() -> None:
     ("request_", "code"),
     [
         (PushTelemetryRequest(client_instance_id=CLIENT, subscription_id=99), 117),
-        (PushTelemetryRequest(subscription_id=1), 42),
+        (PushTelemetryRequest(subscription_id=SUBSCRIPTION_ID), 42),
         (
             PushTelemetryRequest(
                 client_instance_id=CLIENT,
-                subscription_id=1,
+                subscription_id=SUBSCRIPTION_ID,
                 metrics=bytes(TELEMETRY_BYTES_MAX + 1),
             ),
             118,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -100,6 +101,24 @@ def test_every_part_of_a_record_comes_back(bootstrap: str, name: NameMaker, code
         for m in read_all(bootstrap, topic, len(sent))
     ]
     assert got == sent
+
+
+def test_a_client_has_nothing_to_log(bootstrap: str) -> None:
+    """Not that it has asked what metrics are wanted, either."""
+    lines: list[logging.LogRecord] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record)
+
+    logger = logging.Logger("librdkafka")
+    logger.addHandler(Kept())
+    producer = Producer({"bootstrap.servers": bootstrap, "debug": "telemetry"}, logger=logger)
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not any("Handled GetTelemetrySubscriptions" in line.getMessage() for line in lines):
+        assert time.monotonic() < deadline
+        producer.poll(0.1)
+    assert [line.getMessage() for line in lines if line.levelno > logging.DEBUG] == []
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])

@@ -30,8 +30,9 @@ from data_plane.wire.registry import ApiKey
 # Kafka's.
 PUSH_INTERVAL_MS: Final = 300_000
 TELEMETRY_BYTES_MAX: Final = 1 << 20
-# Any, as long as it is the one of everybody: it stands for the empty subscription.
-SUBSCRIPTION_ID: Final = 1
+# Any, as long as it is the one of everybody: it stands for the empty subscription. With any but 0
+# librdkafka would write a line to its user's log for each client.
+SUBSCRIPTION_ID: Final = 0
 # zstd, lz4, gzip, snappy.
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)
 
