@@ -56,12 +56,19 @@ class ScramClient:
     """One attempt of somebody who thinks that this is his password."""
 
     def __init__(
-        self, mechanism: str, login: str, password: str, nonce: str = "fyko+d2lbbFgONR"
+        self,
+        mechanism: str,
+        login: str,
+        password: str,
+        nonce: str = "fyko+d2lbbFgONR",
+        before_nonces: str = "",
     ) -> None:
+        """`before_nonces` stands before both in the last message."""
         self._hash = _HASHES[mechanism]
         self._password = password
         self._bare = f"n={login.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
         self._nonce = nonce
+        self._before_nonces = before_nonces
         self._signature = b""
 
     def first(self) -> bytes:
@@ -72,7 +79,7 @@ class ScramClient:
         nonce, salt, iterations = (part[2:] for part in said.split(","))
         assert nonce.startswith(self._nonce)
         assert len(nonce) > len(self._nonce)
-        unsigned = f"c=biws,r={nonce}"
+        unsigned = f"c=biws,r={self._before_nonces}{nonce}"
         signed = f"{self._bare},{said},{unsigned}".encode()
         salted = hashlib.pbkdf2_hmac(
             self._hash, self._password.encode(), b64decode(salt), int(iterations)

@@ -104,6 +104,17 @@ def test_nothing_proves_the_verifier_of_who_does_not_exist() -> None:
         assert isinstance(answer, Refused)
 
 
+def test_a_client_that_says_its_nonce_twice_is_let_in() -> None:
+    """librdkafka before 2.6.1, as in Debian's kcat; Apache Kafka lets it in, too."""
+    client = ScramClient(SHA_256, "alice", "secret", nonce="mine", before_nonces="mine")
+    server = exchange()
+    challenge = server.take(client.first())
+    assert isinstance(challenge, Challenge)
+    proven = server.take(client.final(challenge.token))
+    assert isinstance(proven, Proven)
+    assert client.believes(proven.token)
+
+
 def test_a_recorded_proof_proves_nothing_in_another_exchange() -> None:
     recorded, client = exchange(nonce="first"), ScramClient(SHA_256, "alice", "secret")
     challenge = recorded.take(client.first())

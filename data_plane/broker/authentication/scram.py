@@ -137,7 +137,8 @@ class ScramExchange:
         match = _CLIENT_FINAL.fullmatch(message)
         if match is None:
             return Refused("Invalid SCRAM client final message format")
-        if match["nonce"] != self._both_nonces:
+        # librdkafka before 2.6.1 says its own a second time before both (Apache Kafka, 3.8.1).
+        if not match["nonce"].endswith(self._both_nonces):
             return Refused("Invalid client nonce in the final client message.")
         try:
             binding = b64decode(match["binding"], validate=True)
