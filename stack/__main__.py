@@ -185,11 +185,18 @@ def _features(options: argparse.Namespace) -> int:
     from stack import features
 
     if options.action == "describe":
-        if options.levels or options.dry_run:
-            raise StackError("Levels and --dry-run go with upgrade and downgrade.", EXIT_USAGE)
+        if options.levels or options.dry_run or options.unsafe:
+            raise StackError(
+                "Levels, --dry-run and --unsafe go with upgrade and downgrade.", EXIT_USAGE
+            )
         return features.run_describe(options.url, as_json=options.json)
     return features.run_update(
-        options.url, options.action, options.levels, dry_run=options.dry_run, as_json=options.json
+        options.url,
+        options.action,
+        options.levels,
+        dry_run=options.dry_run,
+        is_unsafe=options.unsafe,
+        as_json=options.json,
     )
 
 

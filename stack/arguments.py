@@ -249,6 +249,11 @@ def _add_features(commands: Any) -> None:
     features.add_argument(
         "--dry-run", action="store_true", help="Only ask whether the cell would do it."
     )
+    features.add_argument(
+        "--unsafe",
+        action="store_true",
+        help="With downgrade: forget which users and resources were deleted.",
+    )
     features.add_argument("--json", action="store_true", help=JSON_HELP)
     _add_url(features)
 

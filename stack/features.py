@@ -21,8 +21,8 @@ from data_plane.wire.registry import ApiKey
 from stack.admin_connection import CLIENT_ID, AdminConnection
 from stack.errors import EXIT_USAGE, StackError
 
-UPGRADE, SAFE_DOWNGRADE = 1, 2
-"""Kafka's upgrade types that lose nothing."""
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""Kafka's upgrade types. The last one forgets what is only remembered of what was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,19 @@ def run_describe(bootstrap: str | None, *, as_json: bool) -> int:
 
 
 def run_update(
-    bootstrap: str | None, action: str, texts: Sequence[str], *, dry_run: bool, as_json: bool
+    bootstrap: str | None,
+    action: str,
+    texts: Sequence[str],
+    *,
+    dry_run: bool,
+    is_unsafe: bool,
+    as_json: bool,
 ) -> int:
     """Finalize other levels: those that are given, or for an upgrade the newest of all features."""
     levels = parse_levels(texts)
     is_upgrade = action == "upgrade"
+    if is_upgrade and is_unsafe:
+        raise StackError("--unsafe goes with downgrade.", EXIT_USAGE)
     if not levels and not is_upgrade:
         raise StackError(
             "Say which level: features downgrade NAME=LEVEL, such as metadata.version=1.",
@@ -110,7 +118,9 @@ def run_update(
                 name: item.max_level for name, item in before.items() if item.level < item.max_level
             }
         if levels:
-            kind = UPGRADE if is_upgrade else SAFE_DOWNGRADE
+            kind = UNSAFE_DOWNGRADE if is_unsafe else SAFE_DOWNGRADE
+            if is_upgrade:
+                kind = UPGRADE
             update(connection, levels, kind, dry_run=dry_run)
     if as_json:
         print(json.dumps({"dry_run": dry_run, "levels": levels}))

@@ -230,6 +230,11 @@ class _Draft:
             return self._image.declarations
         return self._declarations.finish()
 
+    def forget_what_was_deleted(self) -> None:
+        """What `metadata_level_needed` calls memory; there is nothing else of its kind."""
+        self.decoy_key = b""
+        self._declarations = DeclarationsDraft(Declarations())
+
     def remove_configs_of(self, tenant: str) -> None:
         gone = [resource for resource in self.configs() if resource.tenant == tenant]
         for resource in gone:
@@ -396,11 +401,12 @@ def _update_feature(draft: _Draft, change: UpdateFeature) -> None:
         if not CLOSED_LEVEL <= level <= NEWEST_LEVEL:
             raise InvalidChange(f"{name} {level} is not known here")
         is_lower = level < draft.metadata_level
-        if is_lower and level < draft.finish().metadata_level_needed():
+        if is_lower and level < draft.finish().metadata_level_needed(with_memory=False):
             raise InvalidChange(f"{name} {level} has no room for what is there")
         features[name] = level
         if level == CLOSED_LEVEL:
             del features[name]
+            draft.forget_what_was_deleted()
     elif draft.metadata_level < OPEN_LEVEL:
         raise InvalidChange(f"{METADATA_VERSION} {draft.metadata_level} has no feature {name}")
     elif level:

@@ -248,15 +248,20 @@ class MetadataImage:
         """What all brokers of the cell understand: the finalized metadata.version."""
         return level_of(self.features, METADATA_VERSION)
 
-    def metadata_level_needed(self) -> int:
-        """The lowest metadata.version at which nothing of this image would be lost."""
-        if self.tenants or self.acls or self.credentials or self.decoy_key or self.declarations:
+    def metadata_level_needed(self, *, with_memory: bool = True) -> int:
+        """The lowest metadata.version at which nothing of this image would be lost. Without
+        `with_memory` what is only remembered of what was deleted may be: which resources there
+        were, and the key by which users look alike that do not exist."""
+        if self.tenants or self.acls or self.credentials or self.declarations.by_tenant:
             return TENANCY_LEVEL
         if self.client_quotas:
             return TENANCY_LEVEL
         if any(one.deletion or one.pause for one in self.topics_by_id.values()):
             return TENANCY_LEVEL
         if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
+            return OPEN_LEVEL
+        if with_memory and (self.decoy_key or self.declarations):
+            # By name: a version that does not know them keeps them all the same.
             return OPEN_LEVEL
         if any(one.unknown_fields or one.listeners for one in self.brokers.values()):
             return OPEN_LEVEL

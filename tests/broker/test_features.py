@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 
 from data_plane.cell.changes import ChangeBroker, RegisterBroker
+from data_plane.cell.credentials import (
+    Credential,
+    DeleteCredential,
+    PutCredential,
+    PutDecoyKey,
+    ScramVerifier,
+)
 from data_plane.cell.features import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,
@@ -210,6 +217,30 @@ def test_earlier_versions_name_each_feature_when_all_went_well(version: int) -> 
     ]
     answer = ask(cell, ("sarama.unsupported.feature", 1, UPGRADE), version=version)
     assert (answer.error_code, answer.results) == (E.INVALID_UPDATE_VERSION, [])
+
+
+def test_what_is_only_remembered_of_users_goes_with_an_unsafe_downgrade() -> None:
+    cell = cell_of(SUPPORTED_FEATURES)
+    assert update(cell, (METADATA_VERSION, 3, UPGRADE)) == (0, None)
+    verifier = ScramVerifier(b"salt", bytes(32), bytes(32), 4096)
+    credential = Credential("alice", "default", "alice", {"SCRAM-SHA-256": verifier})
+    cell.change(PutCredential(credential), PutDecoyKey(b"k" * 32))
+    for kind in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        # She exists.
+        code, _ = update(cell, (METADATA_VERSION, 2, kind))
+        assert code == E.INVALID_UPDATE_VERSION
+    cell.change(DeleteCredential("alice"))
+    words = (
+        "Unsupported metadata.version downgrade from 3 to 1. Refusing to perform the requested "
+        "downgrade because it might delete metadata information. An unsafe downgrade forgets which "
+        "users and resources were deleted."
+    )
+    assert update(cell, (METADATA_VERSION, 1, SAFE_DOWNGRADE)) == refused(words)
+    assert update(cell, (METADATA_VERSION, 2, SAFE_DOWNGRADE)) == (0, None)
+    assert cell.services.image.decoy_key == b"k" * 32
+    assert update(cell, (METADATA_VERSION, 1, UNSAFE_DOWNGRADE)) == (0, None)
+    assert cell.services.image.metadata_level == 1
+    assert cell.services.image.decoy_key == b""
 
 
 def test_version_0_allows_a_downgrade_in_its_own_way() -> None:

@@ -30,7 +30,12 @@ from data_plane.cell.credentials import (
     certificate_login,
     login_of,
 )
-from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
+from data_plane.cell.features import (
+    CLOSED_LEVEL,
+    METADATA_VERSION,
+    OPEN_LEVEL,
+    TENANCY_LEVEL,
+)
 from data_plane.cell.local_store import LocalMetadataStore
 from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
 from data_plane.cell.metadata_store import (
@@ -174,9 +179,20 @@ def test_nothing_of_a_credential_is_written_below_its_level() -> None:
         with pytest.raises(InvalidChange, match=r"metadata.version 2 has no"):
             apply_change(below, change)
     lowered = UpdateFeature(METADATA_VERSION, OPEN_LEVEL)
-    for change in (PutCredential(ALICE), PutDecoyKey(b"k" * 32)):
-        with pytest.raises(InvalidChange, match="no room"):
-            apply_changes(NEW_CELL, [change, lowered])
+    with pytest.raises(InvalidChange, match="no room"):
+        apply_changes(NEW_CELL, [PutCredential(ALICE), lowered])
+
+
+def test_the_decoy_key_is_kept_at_level_2_and_forgotten_at_level_1() -> None:
+    image = apply_changes(NEW_CELL, [PutCredential(ALICE), PutDecoyKey(b"k" * 32)])
+    image = apply_change(image, DeleteCredential("alice"))
+    assert image.metadata_level_needed() == OPEN_LEVEL
+    opened = apply_change(image, UpdateFeature(METADATA_VERSION, OPEN_LEVEL))
+    assert opened.decoy_key == b"k" * 32
+    assert decode_image(encode_image(opened)) == opened
+    closed = apply_change(opened, UpdateFeature(METADATA_VERSION, CLOSED_LEVEL))
+    assert closed.decoy_key == b""
+    assert decode_image(encode_image(closed)) == closed
 
 
 @given(st.dictionaries(st.text(min_size=1).map(lambda name: f"new {name}"), st.integers()))

@@ -26,7 +26,12 @@ from data_plane.cell.declarations import (
     Declared,
     PutDeclaration,
 )
-from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
+from data_plane.cell.features import (
+    CLOSED_LEVEL,
+    METADATA_VERSION,
+    OPEN_LEVEL,
+    TENANCY_LEVEL,
+)
 from data_plane.cell.grants import acls_of_grants, grants_text
 from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
 from tests.cell.cases import NEW_CELL
@@ -116,6 +121,21 @@ def test_nothing_is_declared_below_the_level_of_tenants() -> None:
     assert b"declarations" not in encode_image(below)
     with pytest.raises(InvalidChange, match="no room"):
         apply_change(image_with(FIRST), UpdateFeature(METADATA_VERSION, OPEN_LEVEL))
+
+
+def test_deleted_resources_are_remembered_at_level_2_and_forgotten_at_level_1() -> None:
+    image = image_with(FIRST, replace(DELETED, resource_id=FIRST.resource_id))
+    assert image.metadata_level_needed() == OPEN_LEVEL
+    assert image.metadata_level_needed(with_memory=False) == CLOSED_LEVEL
+    opened = apply_change(image, UpdateFeature(METADATA_VERSION, OPEN_LEVEL))
+    assert decode_image(encode_image(opened)) == opened
+    raised = apply_change(opened, UpdateFeature(METADATA_VERSION, TENANCY_LEVEL))
+    assert raised.declarations == image.declarations
+    with pytest.raises(InvalidChange, match="it was deleted"):
+        apply_change(raised, PutDeclaration(replace(FIRST, generation=9)))
+    closed = apply_change(raised, UpdateFeature(METADATA_VERSION, CLOSED_LEVEL))
+    assert not closed.declarations
+    assert decode_image(encode_image(closed)) == closed
 
 
 def test_fields_of_a_newer_version_stay_with_their_resource() -> None:

@@ -28,6 +28,8 @@ def test_levels_on_the_command_line() -> None:
     [
         (["describe", "a=1"], "go with upgrade and downgrade"),
         (["--dry-run"], "go with upgrade and downgrade"),
+        (["--unsafe"], "go with upgrade and downgrade"),
+        (["upgrade", "--unsafe"], "goes with downgrade"),
         (["downgrade"], "Say which level"),
         (["upgrade", "a"], "write NAME=LEVEL"),
     ],

@@ -4,8 +4,9 @@ Any broker answers: what is asked follows from the image, and the store takes th
 broker has registered in between. All updates of a request are made, or none. Outcomes and words are
 Apache Kafka's (4.3, KRaft), whose controllers are this broker here.
 
-A downgrade, safe or not, happens when the lower level has room for all that is in the metadata;
-nothing is ever deleted for it. What the levels are is answered by ApiVersions.
+A downgrade happens when the lower level has room for all that is in the metadata. One that is
+unsafe also forgets what is only remembered of what was deleted; nothing else is ever deleted for
+it. What the levels are is answered by ApiVersions.
 """
 
 from __future__ import annotations
@@ -149,14 +150,8 @@ def _check(image: MetadataImage, update: FeatureUpdate, brokers: _Brokers) -> No
     if level > current and upgrade_type != UpgradeType.UPGRADE:
         raise _invalid(update, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION:
-        if level < current and level < image.metadata_level_needed():
-            if upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
-                reason = "Unsafe metadata downgrade is not supported in this version."
-            else:
-                reason = (
-                    "Refusing to perform the requested downgrade because it might delete metadata "
-                    "information."
-                )
+        reason = _why_not_lowered(image, update) if level < current else ""
+        if reason:
             raise _refused(f"Unsupported {name} downgrade from {current} to {level}. {reason}")
     elif not any(item.name == name for item in brokers.supported):
         raise _invalid(update, f"Feature {name} not found.")
@@ -174,6 +169,23 @@ def _check(image: MetadataImage, update: FeatureUpdate, brokers: _Brokers) -> No
             f"{name} could not be set to {level} because it depends on {METADATA_VERSION} level "
             f"{OPEN_LEVEL}",
         )
+
+
+def _why_not_lowered(image: MetadataImage, update: FeatureUpdate) -> str:
+    """Of the metadata.version; "" when it can be."""
+    if update.level >= image.metadata_level_needed():
+        return ""
+    is_only_memory = update.level >= image.metadata_level_needed(with_memory=False)
+    if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
+        if is_only_memory:
+            return ""
+        return "Unsafe metadata downgrade is not supported in this version."
+    reason = (
+        "Refusing to perform the requested downgrade because it might delete metadata information."
+    )
+    if is_only_memory:
+        reason += " An unsafe downgrade forgets which users and resources were deleted."
+    return reason
 
 
 def _check_supported(image: MetadataImage, update: FeatureUpdate, brokers: _Brokers) -> None:

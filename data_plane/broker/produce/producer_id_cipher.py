@@ -9,7 +9,9 @@ permutation of its number, in the upper half of the ids that there are:
 Invariants
 - Different numbers give different ids, whatever the key. An id that was told before there was a key
   is below all that come after it.
-- The key never changes (cell/tenancy_changes.py), so no id is ever told twice.
+- The key never changes (cell/tenancy_changes.py), so no id is ever told twice. An unsafe downgrade
+  to metadata.version 1 forgets it. Under the next key the numbers go on, and that one of them gives
+  an id of before is a chance of 2^-62 for each two.
 
 The permutation is a Feistel network of four rounds with HMAC-SHA256, which nobody who lacks the
 key can tell from a random one (Luby and Rackoff).
