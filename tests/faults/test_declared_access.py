@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import grpc
@@ -16,22 +16,18 @@ import pytest
 
 from data_plane.broker.authentication.scram import salted_password, verifier_of
 from data_plane.contract import cell_admin_pb2 as messages
-from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from data_plane.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from data_plane.wire.registry import ApiKey
-from tests.certificates import WHY_NO_CERTIFICATES, Authority
+from tests.certificates import WHY_NO_CERTIFICATES
 from tests.conformance.raw_client import RawClient
-from tests.faults.cell import Cell
 from tests.faults.conftest import NoteInterruption
-from tests.kept_port import KeptPort
-from tests.server.control_plane import channel, settings
+from tests.faults.secure_cell import DEADLINE_S, SecureCell, secure_cell
 
 pytestmark = pytest.mark.skipif(bool(WHY_NO_CERTIFICATES), reason=WHY_NO_CERTIFICATES)
 
 ROUNDS = 5
-DEADLINE_S = 20.0
 # The aim, for the middle one of the rounds; single ones wait for the machine.
 IN_FORCE_S_MAX = 1.0
 LOOK_UP_S = 0.02
@@ -39,52 +35,10 @@ NOT_AUTHORIZED = 29
 TENANT, TOPIC = "acme", "orders"
 
 
-class SecureCell:
-    """The cell, and the control plane's calls to it."""
-
-    def __init__(self, cell: Cell, authority: Authority, sasl_ports: Mapping[int, int]) -> None:
-        self.cell = cell
-        self._files = authority.issue("control-plane", "DNS:control-plane")
-        self._sasl_ports = sasl_ports
-
-    @property
-    def sasl_addresses(self) -> list[str]:
-        ports = [int(self.cell.address(node_id).rsplit(":", 1)[1]) for node_id in self.cell.ids]
-        return [f"127.0.0.1:{self._sasl_ports[port]}" for port in ports]
-
-    @contextmanager
-    def stub(self, node_id: int) -> Iterator[CellAdminStub]:
-        with channel(self.cell.cell_admin_ports[node_id], self._files) as opened:
-            yield CellAdminStub(opened)
-
-    def apply(self, node_id: int, *resources: messages.Resource) -> float:
-        """When the cell answered that it is done."""
-        with self.stub(node_id) as stub:
-            response = stub.Apply(messages.ApplyRequest(resources=resources), timeout=DEADLINE_S)
-        outcomes = [(result.outcome, result.message) for result in response.results]
-        assert outcomes == [(messages.Result.DONE, "")] * len(resources)
-        return time.monotonic()
-
-
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCell]:
-    folder = tmp_path_factory.mktemp("secure")
-    authority = Authority(folder / "ca")
-    files = authority.issue("broker", "IP:127.0.0.1")
-    kept: dict[int, KeptPort] = {}
-
-    def settings_of(port: int) -> Mapping[str, str]:
-        sasl = kept.setdefault(port, KeptPort()).port
-        listeners = f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}"
-        return {
-            "listeners": listeners,
-            "sasl.enabled.mechanisms": "PLAIN",
-            **settings(files),
-        }
-
-    with Cell(folder, settings_of=settings_of) as cell:
-        made = SecureCell(cell, authority, {port: one.port for port, one in kept.items()})
-        made.apply(cell.ids[0], tenant(), topic())
+    with secure_cell(tmp_path_factory.mktemp("secure"), "PLAIN") as made:
+        made.apply(made.cell.ids[0], tenant(), topic())
         yield made
 
 
