@@ -65,7 +65,8 @@ class Cell:
         settings_of: Callable[[int], Mapping[str, str]] | None = None,
     ) -> None:
         """`data`: folders of brokers that are to be elsewhere than in `folder`. `settings_of`: more
-        settings, of the broker whose clients come to this port."""
+        settings, of the broker whose clients come to this port; the code of another checkout is
+        not given them."""
         self.folder = folder
         self.ids = list(range(1, brokers + 1))
         self.store_links: dict[int, FaultProxy] = {}
@@ -143,7 +144,7 @@ class Cell:
         assert store_url != self.postgres.dsn, "the address is not where it was looked for"
         host, prefix = "127.0.0.1", tuple[str, ...]()
         given = [f"{key}={value}" for key, value in self._settings.items()]
-        if self._settings_of is not None:
+        if self._settings_of is not None and broker_id not in self.checkouts:
             given += [f"{k}={v}" for k, v in self._settings_of(self._port(broker_id)).items()]
         if broker_id in self._racks:
             given.append(f"broker.rack={self._racks[broker_id]}")

@@ -16,14 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "TIDEWHEEL_FORMER_CHECKOUT"
 WITHOUT_LEVELS = "44af9ea5f3ff12577a099d653751339d5cecfa80"
 """The last commit before there were feature levels."""
+WITHOUT_TENANTS = "a90d480c73a786f75e1d95127cffc94842cc9a4a"
+"""The last commit before there were tenants."""
 
 
 class NoFormerVersion(Exception):
     """Says where it was looked for, and how to give one."""
 
 
-def former_checkout(folder: Path) -> Path:
-    """A checkout of the former version; made in `folder` if need be. Raises NoFormerVersion."""
+def former_checkout(folder: Path, commit: str = WITHOUT_LEVELS) -> Path:
+    """A checkout of a former version; made in `folder` if need be. Raises NoFormerVersion."""
     given = os.environ.get(VARIABLE)
     if given:
         path = Path(given).resolve()
@@ -32,14 +34,14 @@ def former_checkout(folder: Path) -> Path:
         return path
     # As a file: it must not depend on where the tests are started, nor on what is checked out.
     packed = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", "--format=tar", WITHOUT_LEVELS, "data_plane"],
+        ["git", "-C", str(ROOT), "archive", "--format=tar", commit, "data_plane"],
         capture_output=True,
         check=False,
     )
     if packed.returncode:
         words = packed.stderr.decode(errors="replace").strip()
         raise NoFormerVersion(
-            f"the history here has no commit {WITHOUT_LEVELS[:7]} (a shallow clone?): {words}; "
+            f"the history here has no commit {commit[:7]} (a shallow clone?): {words}; "
             f"fetch it, or name a checkout in {VARIABLE}"
         )
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
