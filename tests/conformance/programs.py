@@ -77,12 +77,33 @@ def java_command(program: str = "Conformance") -> list[str]:
     pom = HERE / "java" / "pom.xml"
 
     def build(folder: Path) -> None:
-        goal = "dependency:copy-dependencies"
-        execute(["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={folder}/lib"])
-        execute(["javac", "-cp", f"{folder}/lib/*", "-d", str(folder), *map(str, sources)])
+        _compile(folder, sources, pom)
 
-    folder = built("java", [*sources, pom], build)
-    options = ["-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+    return _java(built("java", [*sources, pom], build), program)
+
+
+def ecosystem_command(program: str, log_level: str = "off") -> list[str]:
+    """A program of what stands on the Java client: Kafka Streams, Connect, MirrorMaker 2."""
+    require("java", "javac", "mvn")
+    here = HERE / "java" / "ecosystem"
+    sources, pom = [here / "Counter.java"], here / "pom.xml"
+
+    def build(folder: Path) -> None:
+        _compile(folder, sources, pom)
+
+    return _java(built("ecosystem", [*sources, pom], build), program, log_level)
+
+
+def _compile(folder: Path, sources: list[Path], pom: Path) -> None:
+    """Java, with the libraries that Maven brings."""
+    goal = "dependency:copy-dependencies"
+    execute(["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={folder}/lib"])
+    execute(["javac", "-cp", f"{folder}/lib/*", "-d", str(folder), *map(str, sources)])
+
+
+def _java(folder: Path, program: str, log_level: str = "off") -> list[str]:
+    log = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
+    options = ["-Xmx256m", "-XX:+UseSerialGC", log]
     return ["java", *options, "-cp", f"{folder}:{folder}/lib/*", program]
 
 
