@@ -1,7 +1,8 @@
 """`./tidewheel bench`: single brokers compared by default; `bench cell` compares cells of three,
-`bench partitions` measures many partitions, `bench calls` counts function calls, `bench reconnects`
-has thousands of clients log in at once, `bench neighbours` has one tenant disturb another,
-`bench subscriptions` measures filters and their index."""
+`bench secure` compares brokers whose clients log in within TLS, `bench partitions` measures many
+partitions, `bench calls` counts function calls, `bench reconnects` has thousands of clients log in
+at once, `bench neighbours` has one tenant disturb another, `bench subscriptions` measures filters
+and their index."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from benchmarks import (
     many_partitions,
     neighbours,
     reconnects,
+    secure,
     subscriptions,
 )
 
@@ -25,6 +27,7 @@ OTHERS = {
     "partitions": many_partitions.main,
     "neighbours": neighbours.main,
     "reconnects": reconnects.main,
+    "secure": secure.main,
     "subscriptions": subscriptions.main,
 }
 

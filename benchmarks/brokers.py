@@ -90,6 +90,7 @@ class _Process:
     """What both brokers share: one child process, stopped by pid."""
 
     name: str
+    login: Path | None = None
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -155,6 +156,8 @@ def code_of(checkout: Path | None) -> tuple[str, ...]:
 
 class Tidewheel:
     """One Tidewheel broker from this checkout, or from another."""
+
+    login: Path | None = None
 
     def __init__(
         self,
@@ -239,8 +242,10 @@ class KafkaNode(_Process):
         cluster_id: str,
         heap_megabytes: int,
         settings: dict[str, str],
+        secure_address: str = "",
     ) -> None:
-        """`voters`: the controller ports of all nodes of its cluster, by node id."""
+        """`voters`: the controller ports of all nodes of its cluster, by node id.
+        `secure_address`: where it also listens, as SASL_SSL."""
         super().__init__(directory)
         self._libraries = kafka_libraries(cache)
         self._properties = directory / "server.properties"
@@ -258,6 +263,10 @@ class KafkaNode(_Process):
             **COMMON_SETTINGS,
             **settings,
         }
+        if secure_address:
+            for name in ("listeners", "advertised.listeners"):
+                properties[name] += f",SASL_SSL://{secure_address}"
+            properties["listener.security.protocol.map"] += ",SASL_SSL:SASL_SSL"
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
         self._log_config = directory / "log4j2.yaml"
         self._log_config.write_text(
@@ -296,7 +305,11 @@ class ApacheKafka(KafkaNode):
     """An Apache Kafka of one node."""
 
     def __init__(
-        self, directory: Path, cache: Path, settings: dict[str, str] | None = None
+        self,
+        directory: Path,
+        cache: Path,
+        settings: dict[str, str] | None = None,
+        secure_address: str = "",
     ) -> None:
         one_replica = {
             "offsets.topic.replication.factor": "1",
@@ -311,6 +324,7 @@ class ApacheKafka(KafkaNode):
             cluster_id=new_cluster_id(),
             heap_megabytes=512,
             settings={**one_replica, **(settings or {})},
+            secure_address=secure_address,
         )
 
 

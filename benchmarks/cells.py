@@ -35,6 +35,7 @@ class Cell(Protocol):
 
     name: str
     bootstrap: str
+    login: Path | None
 
     def start(self) -> None:
         """Start all of it and wait until every broker answers."""
@@ -57,6 +58,8 @@ class Cell(Protocol):
 
 class TidewheelCell:
     """Three Tidewheel brokers from this checkout or from another, and Postgres."""
+
+    login: Path | None = None
 
     def __init__(
         self,
@@ -130,6 +133,7 @@ class KafkaCell:
     """Three combined nodes of Apache Kafka."""
 
     name = "kafka"
+    login: Path | None = None
 
     def __init__(self, directory: Path, cache: Path) -> None:
         voters = {node_id: free_port() for node_id in range(1, BROKERS + 1)}

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -45,10 +46,16 @@ def payload_of(size: int) -> bytes:
     return b"".join(words)[:size]
 
 
+def entrance(arguments: argparse.Namespace) -> dict[str, str | int | float | bool]:
+    """librdkafka's settings of where clients connect, and how they log in if they have to."""
+    login = json.loads(arguments.login.read_text()) if arguments.login else {}
+    return {"bootstrap.servers": arguments.bootstrap, **login}
+
+
 def producer_config(arguments: argparse.Namespace) -> dict[str, str | int | float | bool]:
     """librdkafka's settings, the same for both brokers."""
     return {
-        "bootstrap.servers": arguments.bootstrap,
+        **entrance(arguments),
         "acks": arguments.acks,
         "compression.type": arguments.codec,
         "linger.ms": arguments.linger_ms,
@@ -126,7 +133,7 @@ def read_share(arguments: argparse.Namespace, index: int) -> Share:
     """Read every partition of consumer `index` from its beginning to its end."""
     consumer = Consumer(
         {
-            "bootstrap.servers": arguments.bootstrap,
+            **entrance(arguments),
             "group.id": f"benchmark-{os.getpid()}",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -184,7 +191,7 @@ def run_latency(arguments: argparse.Namespace) -> dict[str, float]:
     producer = Producer(config)
     consumer = Consumer(
         {
-            "bootstrap.servers": arguments.bootstrap,
+            **entrance(arguments),
             "group.id": f"benchmark-{os.getpid()}",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 500,
@@ -257,6 +264,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--login", type=Path, help="settings of librdkafka, as JSON")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--count", type=int, default=1_000_000, help="messages")
     parser.add_argument("--size", type=int, default=100, help="bytes of a message's value")

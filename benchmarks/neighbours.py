@@ -55,6 +55,7 @@ CAP_BYTES_PER_S = 1_000_000
 QUIET_CAP_BYTES_PER_S = 200_000
 FLOOR_BYTES_PER_S = 2_000_000
 CAPACITY = "quota.produce.capacity.bytes.per.second"
+# Of all brokers together.
 CAPACITY_BYTES_PER_S = 6_000_000
 FACTOR = 20
 SETTLE_S: Final = 3.0
@@ -66,14 +67,14 @@ def main() -> None:
     write_any_text()
     parser = CommandParser(prog="./tidewheel bench neighbours", description=__doc__)
     parser.add_argument("--pairs", type=positive_number, default=5, help="[default: %(default)s]")
-    parser.add_argument("--brokers", type=positive_number, default=1, help="[default: %(default)s]")
+    parser.add_argument("--brokers", type=positive_number, default=3, help="[default: %(default)s]")
     options = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("This needs two cores: one for the brokers, one for the load.")
     with benchmark_folder() as folder, _stack(folder / "stack", options.brokers) as stack:
         bootstrap = _prepare(stack)
         _compare(bootstrap, options.pairs)
-        _fill_floor(stack, bootstrap, options.brokers)
+        _fill_floor(stack, bootstrap)
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def _stack(path: Path, brokers: int) -> Iterator[StackFolder]:
     """Its brokers run on the first core."""
     command = [sys.executable, "-m", "stack"]
     where = ["--data", str(path)]
-    options = ["--brokers", str(brokers), "--port", "0", "--detach"]
+    options = ["--brokers", str(brokers), "--port", "0", "--detach", "--no-control-plane"]
     subprocess.run([*command, "up", *where, *options], cwd=ROOT, check=True, capture_output=True)
     folder = StackFolder(path)
     try:
@@ -139,7 +140,7 @@ def _set_quota(folder: StackFolder, tenant: str, limits: Mapping[str, float]) ->
 
 def _declare_capacity(brokers: list[BrokerState]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_of(brokers)})
-    value = str(CAPACITY_BYTES_PER_S)
+    value = str(CAPACITY_BYTES_PER_S // len(brokers))
     for broker in brokers:
         resource = ConfigResource(ResourceType.BROKER, str(broker.broker_id))
         entry = ConfigEntry(CAPACITY, value, incremental_operation=AlterConfigOpType.SET)
@@ -171,9 +172,9 @@ def _compare(bootstrap: str, pairs: int) -> None:
     print(f"ratio {beside / control:.2f}; A got {statistics.median(shares):.2f} of its cap")
 
 
-def _fill_floor(folder: StackFolder, bootstrap: str, brokers: int) -> None:
+def _fill_floor(folder: StackFolder, bootstrap: str) -> None:
     """A without a cap and B with a floor, both as fast as they can."""
-    capacity = CAPACITY_BYTES_PER_S * brokers
+    capacity = CAPACITY_BYTES_PER_S
     _declare_capacity(_brokers(folder))
     _set_quota(folder, NOISY, {"produce_bytes_per_s": 100 * capacity})
     floor = {"produce_bytes_per_s": 100 * capacity, "produce_floor_bytes_per_s": FLOOR_BYTES_PER_S}

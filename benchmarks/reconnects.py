@@ -61,7 +61,7 @@ def main() -> None:
     )
     clients = parser.parse_args().clients
     with benchmark_folder() as folder:
-        certificate = _make_certificate(folder)
+        certificate = make_certificate(folder)
         users = f"127.0.0.1:{free_port()}"
         broker = Tidewheel(
             folder / "broker",
@@ -76,7 +76,7 @@ def main() -> None:
             broker.kill()
 
 
-def _make_certificate(folder: Path) -> Path:
+def make_certificate(folder: Path) -> Path:
     """One that signs itself, with its key."""
     path = folder / "broker.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=broker"

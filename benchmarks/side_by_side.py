@@ -46,6 +46,10 @@ class Compared(Protocol):
     @property
     def bootstrap(self) -> str: ...
 
+    @property
+    def login(self) -> Path | None:
+        """A file with settings of librdkafka (JSON) for clients that log in elsewhere."""
+
 
 T = TypeVar("T", bound=Compared)
 
@@ -81,6 +85,8 @@ def client(kind: str, compared: Compared, topic: str, **options: object) -> dict
     """Run one load in a process of its own and return its figures."""
     command = [sys.executable, "-m", "benchmarks.loads", kind]
     command += ["--bootstrap", compared.bootstrap, "--topic", topic]
+    if compared.login is not None:
+        command += ["--login", str(compared.login)]
     for option, value in options.items():
         command += [f"--{option.replace('_', '-')}", str(value)]
     environment = {**os.environ, **CLIENT_MEMORY}
