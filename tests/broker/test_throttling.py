@@ -75,16 +75,33 @@ def test_a_produce_waits_for_the_longer_of_its_quotas(broker: Throttled) -> None
     assert broker.muted_ms == [90, 95]
 
 
-def test_a_produce_that_waits_for_replicas_is_counted_when_it_is_answered() -> None:
+def test_who_waits_for_replicas_sends_nothing_more_meanwhile_when_he_has_to_wait() -> None:
+    """Or all that a client has in its queue would be taken before the first answer."""
     broker = Throttled()
     broker.configure_topic("orders", durability="fsync")
     broker.quotas.produce_ms = 70
-    pending = broker.produce("orders", [b"a"])
+    pending = broker.produce("orders", [bytes(1000)])
     assert not pending.is_answered
-    assert broker.muted_ms == []
-    broker.run_jobs()
-    assert pending.response.throttle_time_ms == 70
     assert broker.muted_ms == [70]
+    (counted,) = broker.quotas.asked
+    assert counted[0] == "produce"
+    assert counted[1] > 1000
+    # By the answer it still does, and its bytes count once.
+    broker.quotas.produce_ms = 60
+    broker.run_jobs()
+    assert pending.response.throttle_time_ms == 60
+    assert broker.muted_ms == [70, 60]
+    assert broker.quotas.noted_ms == [60]
+    assert broker.quotas.asked[1:] == [("request", int(ApiKey.PRODUCE)), ("produce", 0)]
+
+
+def test_who_waits_for_replicas_goes_on_sending_when_he_need_not_wait() -> None:
+    broker = Throttled()
+    broker.configure_topic("orders", durability="fsync")
+    pending = broker.produce("orders", [b"a"])
+    broker.run_jobs()
+    assert pending.response.throttle_time_ms == 0
+    assert broker.muted_ms == []
 
 
 @pytest.mark.parametrize("version", range(4, 19))

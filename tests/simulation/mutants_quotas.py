@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from data_plane.broker.produce import produce_response
+from data_plane.broker.produce import produce_handler
 from data_plane.broker.quotas import shares
 from data_plane.broker.quotas.held import Held, TenantHoldings
 from data_plane.broker.quotas.rates import Bucket
@@ -22,12 +22,12 @@ from tests.simulation.serving import ServerConnection
 
 
 def _forgotten_behind_deferred(patch: Patch) -> None:
-    """An answer that waits for replicas is not counted."""
+    """What waits for replicas is not counted."""
 
-    def throttle(services: Services, context: RequestContext, request_bytes: int) -> int:
+    def count(services: Services, context: RequestContext, request_bytes: int) -> int:
         return 0
 
-    patch.set(produce_response, "throttle_produce", throttle)
+    patch.set(produce_handler, "count_appended", count)
 
 
 def _told_and_not_muted(patch: Patch) -> None:

@@ -4,8 +4,9 @@
                                                      ├─► wait = the longest of what holds
     quotas of tenants ───────────► TenantRateTable ──┘   a client quota can only lower a tenant's
 
-As Apache Kafka does it: a request is counted when its answer is ready, the time that the loop was
-busy with it when it was handled; a Fetch that has to wait is answered without records, which do not
+As Apache Kafka does it: a request is counted when its answer is ready (the bytes of a Produce when
+they are appended: Kafka has one request of a connection at a time), the time that the loop was busy
+with it when it was handled; a Fetch that has to wait is answered without records, which do not
 count; the time of requests alone is waited for one window at most.
 
 Invariants

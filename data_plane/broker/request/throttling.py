@@ -7,14 +7,15 @@ version: a client that is too old to be told waits all the same.
 
     what is throttled     counted                     its answer
     any request           when it is answered         as it is
-    Produce               the request's bytes, too    as it is; with acks=0 there is none
+    Produce               the request's bytes, too,   as it is; with acks=0 there is none
+                          when they are appended
     Fetch                 the answer's bytes, too     without records, and these are not counted
     who is let in         not at all                  as it is; he waits for what his tenant owes,
                                                       and without a login after his first answer
 
 Invariants
 - `throttle_time_ms` of every answer comes from here, and is the time for which the connection is
-  muted.
+  muted from then on.
 - Other brokers of the cell are never throttled: what a follower may take is limited elsewhere
   (leader_throttle.py).
 - What is asked before it is known who asks counts for no tenant, and waits for none: what bounds
@@ -77,6 +78,19 @@ def throttle_produce(services: Services, context: RequestContext, request_bytes:
     request_ms = quotas.record_request(context)
     produce_ms = quotas.record_produce(context, request_bytes)
     return _mute(services, context, max(request_ms, produce_ms))
+
+
+def count_appended(services: Services, context: RequestContext, request_bytes: int) -> int:
+    """For a Produce that is appended, and whose answer waits for replicas: it counts now, and what
+    its client sends meanwhile waits, or all that a client has queued would be taken before the
+    first answer. What is left to be counted with the answer."""
+    quotas = services.quotas
+    if not quotas.is_active or context.connection.is_inter_broker:
+        return request_bytes
+    wait_ms = quotas.record_produce(context, request_bytes)
+    if wait_ms > 0:
+        context.connection.mute(min(wait_ms, THROTTLE_MS_MAX))
+    return 0
 
 
 def throttle_fetch(services: Services, context: RequestContext, answer_bytes: int) -> int:

@@ -80,6 +80,9 @@ public final class Counter {
         "state.dir", state.toString(),
         "processing.guarantee", "at_least_once",
         "commit.interval.ms", 100,
+        // Streams does not leave its group when it ends: who begins anew waits for that.
+        "session.timeout.ms", 6000,
+        "heartbeat.interval.ms", 1000,
         "statestore.cache.max.bytes", 0,
         "auto.offset.reset", "earliest"));
     try (KafkaStreams streams = new KafkaStreams(topology(), properties)) {
