@@ -154,8 +154,7 @@ class LogState(ABC):
         self.durable_log_start = 0
         # The same of what the disk still has; see disk_start.py.
         self.durable_disk_start = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
+        self.log_end_offset = self.high_watermark = 0
         self.recovery_point = 0
         # The recovery point as the directory's checkpoint on disk has it.
         self.checkpointed_recovery_point = 0
