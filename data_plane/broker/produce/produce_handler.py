@@ -12,9 +12,8 @@ the requests that follow (`ConnectionInfo.keep`), so nothing overtakes it. Who w
 is asked again then (produce_rights.py).
 
 When all is appended the answer leaves, or waits until the records are as safe as the request asks
-(produce_waits.py). With acks=0 there is none; an error closes the connection, the only way to tell
-(as Kafka does). With acks=all a partition whose ISR is below the effective min ISR is refused
-before the append (NOT_ENOUGH_REPLICAS).
+(produce_waits.py). With acks=0 there is none; an error closes the connection, as in Kafka. With
+acks=all a partition whose ISR is below the effective min ISR is refused before the append.
 
 Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
 topics, acks other than -1, 0, 1, old message formats. Transactional batches get INVALID_TXN_STATE,
