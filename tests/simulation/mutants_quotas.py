@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from data_plane.broker.produce import produce_handler
+from data_plane.broker.produce import produce_waits
 from data_plane.broker.quotas import shares
 from data_plane.broker.quotas.held import Held, TenantHoldings
 from data_plane.broker.quotas.rates import Bucket
@@ -27,7 +27,7 @@ def _forgotten_behind_deferred(patch: Patch) -> None:
     def count(services: Services, context: RequestContext, request_bytes: int) -> int:
         return 0
 
-    patch.set(produce_handler, "count_appended", count)
+    patch.set(produce_waits, "count_appended", count)
 
 
 def _told_and_not_muted(patch: Patch) -> None:

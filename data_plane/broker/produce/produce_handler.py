@@ -58,7 +58,7 @@ from data_plane.broker.request.api import (
     RequestContext,
 )
 from data_plane.broker.request.partition_errors import UNKNOWN_PARTITION_CODES
-from data_plane.broker.request.throttling import count_appended, throttle_produce
+from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
 from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.log.config import LogConfig
@@ -398,8 +398,6 @@ class _Produce:
             return None
         if not self._waiting:
             return encode_produce_response(self._services, self._context, answers, request_bytes)
-        if self._services.quotas.is_active:
-            request_bytes = count_appended(self._services, self._context, request_bytes)
         return WaitingProduce(
             self._services,
             self._context,

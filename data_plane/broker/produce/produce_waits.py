@@ -28,6 +28,7 @@ from data_plane.broker.produce.produce_response import (
     encode_produce_response,
 )
 from data_plane.broker.request.api import Buffer, Deferred, RequestContext
+from data_plane.broker.request.throttling import count_appended
 from data_plane.broker.request.timers import Timer
 from data_plane.broker.services import Services
 from data_plane.replica.partition import Partition
@@ -63,6 +64,8 @@ class WaitingProduce:
         self._context = context
         self._answers = answers
         self._request_bytes = request_bytes
+        if services.quotas.is_active:
+            self._request_bytes = count_appended(services, context, request_bytes)
         self._open: dict[int, PartitionAnswer] = {}
         self._timer: Timer | None = None
         self._waiters: list[Waiter] = []
