@@ -208,7 +208,8 @@ class CellOperationsServicer:
 
     def ListDelayed(self, request, context):
         """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
-        answers: with what is pending now, committed or not.
+        answers: with what is pending now, committed or not. No broker serves these three yet: they get
+        UNIMPLEMENTED.
 
         By the time when they are due, page by page. Needs READ on the topic.
         """
