@@ -28,6 +28,9 @@ GROUP_CALLS_MAX: Final = 4
 USAGE_POLL_S: Final = 1.0
 
 
+_NO_DELAYED: Final = "this broker does not list delayed messages yet"
+
+
 class CellOperationsService(CellOperationsServicer):
     """One broker's. Runs on the loop of gRPC's thread."""
 
@@ -82,6 +85,24 @@ class CellOperationsService(CellOperationsServicer):
         return await elect_leaders(self.calls, request)
 
     # The stubs know of generators only, which cannot tell how long a caller takes to read.
+    async def ListDelayed(  # noqa: N802
+        self, request: messages.ListDelayedRequest, context: Context
+    ) -> messages.ListDelayedResponse:
+        """Not served yet."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _NO_DELAYED)
+
+    async def CountDelayed(  # noqa: N802
+        self, request: messages.CountDelayedRequest, context: Context
+    ) -> messages.CountDelayedResponse:
+        """Not served yet."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _NO_DELAYED)
+
+    async def CancelDelayed(  # noqa: N802
+        self, request: messages.CancelDelayedRequest, context: Context
+    ) -> messages.CancelDelayedResponse:
+        """Not served yet."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _NO_DELAYED)
+
     async def Watch(  # type: ignore[override]  # noqa: N802
         self, request: messages.WatchRequest, context: Context
     ) -> None:

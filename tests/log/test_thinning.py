@@ -289,7 +289,7 @@ def test_what_is_all_held_is_not_read_to_find_that_out() -> None:
             return HoldsAll()
 
     class AllHeldLog(ThinnedLog):
-        fold_factory = HoldsAllFromHere
+        fold_factories = (HoldsAllFromHere,)
 
     one = AllHeldLog()
     one.put(HOLD, b"a")
