@@ -234,7 +234,7 @@ OF_ADMINISTRATORS: list[Maker] = [
     ),
     (
         ApiKey.PUSH_TELEMETRY,
-        lambda v: PushTelemetryRequest(client_instance_id=UUID(int=7), subscription_id=1),
+        lambda v: PushTelemetryRequest(client_instance_id=UUID(int=7), subscription_id=0),
     ),
     (ApiKey.DESCRIBE_CLUSTER, lambda v: describe_cluster_request.DescribeClusterRequest()),
     (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from data_plane.broker.produce import produce_waits
 from data_plane.broker.quotas import shares
-from data_plane.broker.quotas.held import Held, TenantHoldings
+from data_plane.broker.quotas.held import TenantHoldings
 from data_plane.broker.quotas.rates import Bucket
 from data_plane.broker.quotas.share_exchange import ShareExchange
 from data_plane.broker.quotas.shares import Demand, ShareTable
@@ -111,15 +111,6 @@ def _moved_groups_twice(patch: Patch) -> None:
     patch.set(TenantHoldings, "_counted_twice", counted_twice)
 
 
-def _old_words_count(patch: Patch) -> None:
-    """What a coordinator said counts, though another one has its partitions by now."""
-
-    def of_groups(self: TenantHoldings) -> Iterable[Held]:
-        return self._elsewhere.values()
-
-    patch.set(TenantHoldings, "_of_groups", of_groups)
-
-
 def _known_offsets_refused(patch: Patch) -> None:
     """An offset that is there counts as a new one."""
 
@@ -151,12 +142,6 @@ _GROUP_MUTANTS: Iterable[Mutant] = (
         "moved groups count twice",
         "a coordinator counts its groups, and what the one before it said of them",
         _moved_groups_twice,
-        options=CROWDED_AND_MOVED,
-    ),
-    Mutant(
-        "words out of date count",
-        "what a coordinator said of groups counts although they are elsewhere",
-        _old_words_count,
         options=CROWDED_AND_MOVED,
     ),
 )
