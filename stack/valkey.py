@@ -28,6 +28,7 @@ from typing import Final
 from stack.child import describe_status, last_words
 from stack.errors import StackError
 from stack.ports import any_free_port
+from stack.private_files import open_private_log
 from stack.processes import KILL_TIMEOUT_S, ProcessIdentity, identify, runs_in
 
 START_TIMEOUT_S: Final = 20.0
@@ -63,7 +64,7 @@ class ValkeyServer:
         self.home.mkdir(parents=True, exist_ok=True)
         self.port = self.port or any_free_port()
         deadline = time.monotonic() + START_TIMEOUT_S
-        with self.log.open("ab") as log:
+        with os.fdopen(open_private_log(self.log), "ab") as log:
             log_start = os.fstat(log.fileno()).st_size
             process = subprocess.Popen(
                 [str(binary()), "-", *self._options()],

@@ -490,7 +490,7 @@ def telemetry(story: Story) -> None:
     known = UUID(int=7)
     subscribed = GetTelemetrySubscriptionsRequest(client_instance_id=known)
     story.ask_all(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, always(subscribed))
-    pushed = PushTelemetryRequest(client_instance_id=known, subscription_id=1)
+    pushed = PushTelemetryRequest(client_instance_id=known, subscription_id=0)
     story.ask_all(ApiKey.PUSH_TELEMETRY, always(pushed))
 
 
