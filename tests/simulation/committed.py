@@ -110,9 +110,9 @@ class CommittedLogs:
             log = None if view is None else view.log
             if log is None or not log.recovery_point <= batch.last_offset < log.log_end_offset:
                 continue
-            # A log whose directory has failed for another file's sake says no more what it has
-            # synced before.
-            if not log.log_directory.failure or not is_on_disk(log, batch):
+            # What was synced before a restart, or before the directory failed for another file's
+            # sake, the log does not say.
+            if not is_on_disk(log, batch):
                 self._world.violate(
                     f"{node.name} commits {batch} of {partition}, which b{member} has synced up to "
                     f"{log.recovery_point} only"

@@ -1,8 +1,9 @@
 """A tenant that may have so many groups, makes new ones until it may not, and is given a few more.
 
 It may have as many offsets as groups, and hardly more memory than these take without metadata.
-Beside making groups it commits anew in those that it has: with longer metadata, or with an offset
-beside that is not there. Some commits it sends twice, before the first one is answered.
+In half of the histories it only makes groups. In the others it commits anew in those that it has,
+too: with longer metadata, or with an offset beside that is not there. Some commits it sends twice,
+before the first one is answered.
 
 Its commits reach the coordinators as a control plane's calls do, past the network. Coordinators
 move, die and are cut off meanwhile, and what they have told each other is late or lost. All the
@@ -92,6 +93,7 @@ class GroupMaker(Administrator):
         # The highest limit that was asked for.
         self._limit = GROUPS_MAX
         self._is_full = False
+        self._only_makes = self.random.random() < 0.5
         # In the order in which they were made, with how many offsets it has asked for in each.
         self._made: dict[str, int] = {}
         self._there: set[Offset] = set()
@@ -116,7 +118,7 @@ class GroupMaker(Administrator):
             self._asked.clear()
             self._larger.clear()
             self._under_way.clear()
-        if self._is_full and self.random.random() < RAISED:
+        if self._is_full and (self._only_makes or self.random.random() < RAISED):
             self._is_full = False
             self._limit += MORE
             self._write(lambda image: [PutTenantQuotas(TENANT, quotas_of(self._limit))])
@@ -125,7 +127,7 @@ class GroupMaker(Administrator):
         if topic is None:
             return
         idle = [group_id for group_id in self._made if not self._under_way[group_id]]
-        if idle and self.random.random() < ANEW:
+        if idle and not self._only_makes and self.random.random() < ANEW:
             group_id = self.random.choice(idle)
             is_larger = self.random.random() < 0.5
             places = [0] if is_larger else [0, self._made[group_id]]
@@ -141,7 +143,8 @@ class GroupMaker(Administrator):
         if is_larger:
             self._larger.add(group_id)
         metadata = "m" * METADATA_BYTES if group_id in self._larger else ""
-        for _ in range(2 if self.random.random() < TWICE else 1):
+        is_twice = not self._only_makes and self.random.random() < TWICE
+        for _ in range(2 if is_twice else 1):
             self._asked.update((group_id, place) for place in places)
             self._under_way[group_id] += 1
             node.at(0, self._commit, node, tenant.tenant_id, group_id, places, metadata)

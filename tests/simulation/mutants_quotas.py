@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from data_plane.broker.produce import produce_waits
 from data_plane.broker.quotas import shares
@@ -13,10 +13,11 @@ from data_plane.broker.quotas.shares import Demand, ShareTable
 from data_plane.broker.quotas.tenant_rates import RateKey, Use
 from data_plane.broker.request.api import RequestContext
 from data_plane.broker.services import Services
+from data_plane.groups.loaded_shard import LoadedPartition
 from data_plane.groups.offset_commits import _Growth
 from data_plane.groups.offsets import OffsetStore
 from data_plane.groups.record_formats import OffsetKey
-from tests.simulation.mutant import CROWDED, METERED, Mutant, Patch
+from tests.simulation.mutant import CROWDED, CROWDED_AND_MOVED, METERED, Mutant, Patch
 from tests.simulation.serving import ServerConnection
 
 
@@ -101,6 +102,15 @@ def _groups_of_others_unknown(patch: Patch) -> None:
     patch.set(TenantHoldings, "_held_elsewhere", held_elsewhere)
 
 
+def _moved_groups_twice(patch: Patch) -> None:
+    """What another coordinator said of a partition counts beside the partition."""
+
+    def counted_twice(self: TenantHoldings) -> Sequence[LoadedPartition]:
+        return ()
+
+    patch.set(TenantHoldings, "_counted_twice", counted_twice)
+
+
 def _known_offsets_refused(patch: Patch) -> None:
     """An offset that is there counts as a new one."""
 
@@ -127,6 +137,12 @@ _GROUP_MUTANTS: Iterable[Mutant] = (
         _known_offsets_refused,
         options=CROWDED,
         budget=12,
+    ),
+    Mutant(
+        "moved groups count twice",
+        "a coordinator counts its groups, and what the one before it said of them",
+        _moved_groups_twice,
+        options=CROWDED_AND_MOVED,
     ),
 )
 
