@@ -122,12 +122,25 @@ class CommittedLogs:
         """A replica has cut its log: nothing of what was committed."""
         if partition.is_lossy or self._cell.commits.allows_unclean(partition.key[0]):
             return
+        if self._may_begin_anew(partition, view):
+            self._world.count("compacted copies dropped")
+            return
         log_start = self._cell.log_start(*partition.key)
         for batch in view.cut:
             if batch.last_offset >= log_start and (
                 partition.by_offset.get(batch.base_offset) == batch
             ):
                 self._world.violate(f"{view} truncates {batch}, which is committed")
+
+    def _may_begin_anew(self, partition: PartitionHistory, view: DiskView) -> bool:
+        """Whether a copy that is empty now was one of a compacted log that nobody counts on: it may
+        have been cleaned for the sake of records that went with the power of its own disk alone."""
+        log, current = view.log, self._state(partition.key)
+        if partition.compacted is None or log is None or current is None:
+            return False
+        counted = {f"b{member}" for member in (*current.isr, *current.elr, current.leader)}
+        is_counted_on = view.node_name in counted
+        return log.log_end_offset == log.anew_start_offset and not is_counted_on
 
     def check_cut(self, partition: PartitionHistory, node: Node) -> None:
         """A replica has cut a damaged log: nobody counts on it, and somebody leads."""

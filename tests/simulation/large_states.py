@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 from data_plane.broker.coordinators.groups import service_of
 from data_plane.broker.loop_bounds import LoopBounds
 from data_plane.groups.coordinator import GroupCoordinator
-from data_plane.groups.group_state import GroupState
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 from data_plane.groups.shard import Shard
 from data_plane.wire.primitives import ZERO_UUID
@@ -80,7 +79,7 @@ def codec_of(number: int) -> Compression:
 
 
 def look(node: Node) -> None:
-    """At the end of a pass: what was left for later, of whom, and which groups may go."""
+    """At the end of a pass: what was left for later, and of whom."""
     services = node.services
     if services is None:
         return
@@ -88,9 +87,6 @@ def look(node: Node) -> None:
     _check_coordinator(node, coordinator)
     if coordinator.has_chores:
         node.world.count("passes that leave chores")
-    for group in coordinator.groups():
-        if group.state is GroupState.DEAD:
-            node.cell.promises.group_may_end(group.group_id)
     if len(services.request_work):
         node.world.count("passes with requests at threads")
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from data_plane.broker.admin.log_threshold import LogThreshold
 from data_plane.broker.cell.controlled_shutdown import ControlledShutdown
 from data_plane.broker.cell.image_steps import CHANGES_PER_STEP_MAX
+from data_plane.broker.coordinators.groups import service_of
 from data_plane.broker.loop_bounds import LoopBounds
 from data_plane.broker.request.dispatch import Dispatcher
 from data_plane.broker.services import Services
@@ -204,6 +205,7 @@ class Node:
             return
         self.cell.history.pass_ended(self)
         self.cell.jobs.look(self)
+        self.cell.promises.look_at_groups(service_of(services).coordinator)
         if self._has_large_states:
             look(self)
         unsent, self.unsent = self.unsent, {}

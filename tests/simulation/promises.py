@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from data_plane.groups.group_state import GroupState
 from data_plane.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from data_plane.groups.coordinator import GroupCoordinator
     from tests.simulation.cell import Cell
     from tests.simulation.producer import Outgoing, Producer
 
@@ -179,9 +181,16 @@ class Promises:
                     f"{holder} and {other} both have {target} in generation {generation} of {group}"
                 )
 
-    def group_may_end(self, group: str) -> None:
-        """It is being deleted, by its coordinator alone where nobody has committed anything for it.
-        The next group of that name begins with generation 1."""
+    def look_at_groups(self, coordinator: GroupCoordinator) -> None:
+        """At the end of a pass. Those that are being deleted may end: by their coordinator alone
+        where nobody has committed anything for them, or when their offsets have expired."""
+        if coordinator.totals.state_counts.get(GroupState.DEAD):
+            for group in coordinator.groups():
+                if group.state is GroupState.DEAD:
+                    self._group_may_end(group.group_id)
+
+    def _group_may_end(self, group: str) -> None:
+        """The next group of that name begins with generation 1."""
         for known in [key for key in self._shares if key[0] == group]:
             del self._shares[known]
         for given in [key for key in self._given if key[0] == group]:

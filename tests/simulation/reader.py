@@ -284,9 +284,14 @@ class Reader(Client):
             self._ask_earliest(node_id, target, position, partition)
         elif partition is not None and is_lossy:
             position.offset = partition.end_offset
-        elif self.cell.is_current_leader(node_id, *key) and not (
-            partition is not None
-            and self.cell.history.committed.may_be_lost(partition, asked.offset - 1)
+        elif (
+            self.cell.is_current_leader(node_id, *key)
+            # Whoever was elected although he was not in sync may never have had it.
+            and not self.cell.commits.allows_unclean(key[0])
+            and not (
+                partition is not None
+                and self.cell.history.committed.may_be_lost(partition, asked.offset - 1)
+            )
         ):
             self._lied_to(node_id, asked, "which leads")
 
