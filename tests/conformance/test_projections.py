@@ -15,6 +15,7 @@ import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -275,21 +276,20 @@ def kafka_python(
         lines.extend((word, one.partition, one.offset, one.value.decode()) for one in found)
         return len(found)
 
-    consumer = KafkaConsumer(topic, group_id=group, **options)
-    wanted = count
-    while wanted > 0:
-        wanted -= poll(consumer, "got")
-    for _ in range(15):
-        poll(consumer, "got")
-    consumer.close()
-    consumer = KafkaConsumer(**options)
-    partition = PythonPartition(topic, 0)
-    consumer.assign([partition])
-    consumer.seek(partition, offset)
-    wanted = seek_count
-    while wanted > 0:
-        wanted -= poll(consumer, "again")
-    consumer.close()
+    # One that is left open goes on connecting, and fails tests that have nothing to do with it.
+    with closing(KafkaConsumer(topic, group_id=group, **options)) as consumer:
+        wanted = count
+        while wanted > 0:
+            wanted -= poll(consumer, "got")
+        for _ in range(15):
+            poll(consumer, "got")
+    with closing(KafkaConsumer(**options)) as consumer:
+        partition = PythonPartition(topic, 0)
+        consumer.assign([partition])
+        consumer.seek(partition, offset)
+        wanted = seek_count
+        while wanted > 0:
+            wanted -= poll(consumer, "again")
     return lines
 
 
