@@ -41,7 +41,6 @@ REACHED_PER_THOUSAND_MIN = {
     "pauses": 200,
     "cuts": 300,
     "clocks set": 100,
-    "rotten bits": 100,
     "tombstones forgotten": 20,
     "full disks": 25,
     "broken connections": 300,
@@ -57,6 +56,7 @@ REACHED_PER_THOUSAND_MIN = {
     # A few histories have most of these.
     "job CutJob": 25,
     "job LoadJob": 25,
+    "rotten bits": 50,
 }
 
 # The same of topics with a short memory. A third of the cells has them, and one history in ten
