@@ -295,10 +295,10 @@ class Load:
         self.topic = topic
         self.partitions = partitions
         self._bootstrap = bootstrap
-        self._settings = given
         self.events = Events()
         self.writers = [Writer(n, bootstrap, topic, partitions, given) for n in range(writers)]
         socket_settings = {k: v for k, v in given.items() if k != "request.timeout.ms"}
+        self._reader_settings = socket_settings
         self.readers = [
             Reader(f"reader-{n}", bootstrap, topic, socket_settings, self.events)
             for n in range(readers)
@@ -403,7 +403,7 @@ class Load:
         failures = [failure for writer in self.writers for failure in writer.failures]
         assert may_fail or not failures, failures[:5]
         log = {
-            partition: read_partition(self._bootstrap, self.topic, partition)
+            partition: read_partition(self._bootstrap, self.topic, partition, self._reader_settings)
             for partition in range(self.partitions)
         }
         problems = judge([writer.history for writer in self.writers], log)
@@ -418,7 +418,8 @@ class Load:
     def _what_readers_saw(self, events: list[ReaderEvent]) -> list[str]:
         """How each reader fared, for whoever has to find out why something was not read."""
         group = f"{self.topic}-readers"
-        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        settings: dict[str, str | int | float] = {"bootstrap.servers": self._bootstrap}
+        admin = AdminClient({**settings, **self._reader_settings, "log_level": 0})
         try:
             now = admin.describe_consumer_groups([group])[group].result(30)
             there = f"state {now.state}, members {[m.client_id for m in now.members]}"
@@ -427,9 +428,11 @@ class Load:
         return [f"the group afterwards: {there}", *(one.fared(events) for one in self.readers)]
 
 
-def read_partition(bootstrap: str, topic: str, partition: int) -> list[Message]:
+def read_partition(
+    bootstrap: str, topic: str, partition: int, settings: Mapping[str, str] = {}
+) -> list[Message]:
     """All records of a partition; fails when an offset is missing."""
-    with _consumer(bootstrap) as consumer:
+    with _consumer(bootstrap, settings) as consumer:
         where = TopicPartition(topic, partition, 0)
         low, end = consumer.get_watermark_offsets(where, timeout=30)
         assert low == 0, f"{topic}-{partition} begins at {low}"
@@ -451,7 +454,7 @@ def read_partition(bootstrap: str, topic: str, partition: int) -> list[Message]:
 
 
 @contextlib.contextmanager
-def _consumer(bootstrap: str) -> Iterator[Consumer]:
+def _consumer(bootstrap: str, more: Mapping[str, str]) -> Iterator[Consumer]:
     settings: Mapping[str, str | int | bool] = {
         "bootstrap.servers": bootstrap,
         "group.id": "fault-checker",
@@ -459,7 +462,7 @@ def _consumer(bootstrap: str) -> Iterator[Consumer]:
         "check.crcs": True,
         "fetch.queue.backoff.ms": 1,
     }
-    consumer = Consumer({**settings, "log_level": 0})
+    consumer = Consumer({**settings, **more, "log_level": 0})
     try:
         yield consumer
     finally:
