@@ -6,9 +6,11 @@ that makes sense, or the whole batch is refused, so that nothing is stored which
 else than its producer thinks.
 
 - `tw-tag`, up to TAGS_PER_RECORD_MAX of them: a tag (filtering/tags.py).
-- `tw-id`: a message id of up to MESSAGE_ID_BYTES_MAX bytes, once.
+- `tw-id`: a message id of up to 64 bytes, once.
 - `tw-delay` or `tw-deliver-at`, one of them and once: when the message is to be delivered
   (delayed/times.py). It is hidden until then.
+- `tw-cancel`, `tw-cancel-offset`, `tw-reschedule`, `tw-reschedule-offset`: a command about messages
+  that are hidden (delayed/commands.py). Readers never see it.
 - BROKER_HEADERS are set by the broker. From clients, who forward or mirror what they have read,
   they are plain data.
 - LATER_HEADERS have a meaning that this version cannot give them yet.
@@ -20,6 +22,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from data_plane.broker.config.definition import ConfigDefinition, Value, define
@@ -28,7 +32,14 @@ from data_plane.log.file_system import Buffer
 from data_plane.log.record_rules import HidingTerms, RecordRules
 from data_plane.wire.kernel import map_header_sets, scan_headers
 from data_plane.wire.records import BatchHeader
-from features.delayed.hidden import TIME_HEADERS, hidden_form, hides, time_problem
+from features.delayed.commands import COMMAND_HEADERS, ID_HEADER, command_problem, id_problem
+from features.delayed.hidden import (
+    TIME_HEADERS,
+    has_commands,
+    hidden_form,
+    hides,
+    time_problem,
+)
 from features.filtering.tags import (
     TAG_BYTES_MAX,
     TAG_HEADER,
@@ -40,15 +51,9 @@ from features.filtering.tags import (
 )
 
 PREFIX: Final = b"tw-"
-ID_HEADER: Final = b"tw-id"
-MESSAGE_ID_BYTES_MAX: Final = 64
 BROKER_HEADERS: Final = frozenset({b"tw-source", b"tw-attempt", b"tw-produced-at", b"tw-reason"})
 LATER_HEADERS: Final = frozenset(
     {
-        b"tw-cancel",
-        b"tw-cancel-offset",
-        b"tw-reschedule",
-        b"tw-reschedule-offset",
         b"tw-nack",
         b"tw-dead-letter",
     }
@@ -72,7 +77,8 @@ HEADERS_DEFINITION: Final[ConfigDefinition] = define(
     "BOOLEAN",
     "false",
     "Whether headers of records that begin with `tw-` are read: tags (`tw-tag`), message ids "
-    "(`tw-id`), and when to deliver (`tw-delay`, `tw-deliver-at`). Records with others of that "
+    "(`tw-id`), when to deliver (`tw-delay`, `tw-deliver-at`), and commands about that "
+    "(`tw-cancel`, `tw-reschedule`, …). Records with others of that "
     "prefix, or with values that make no sense, are refused then. Set when the topic is created.",
 )
 
@@ -132,6 +138,9 @@ class HeaderRules:
     def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         return hides(buf, start, end, record_count)
 
+    def has_commands(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return has_commands(buf, start, end, record_count)
+
     def hidden_form(
         self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms
     ) -> bytearray:
@@ -159,32 +168,39 @@ def tags_problem(stored: bytes) -> str | None:
 
 
 def _other_problems(headers: Sequence[tuple[int, bytes, bytes | None]]) -> list[tuple[int, str]]:
-    problems = []
-    with_id = with_time = -1
-    for index, key, value in headers:
-        problem = None
-        if key == ID_HEADER:
-            if with_id == index:
-                problem = "a record has one id"
-            elif not value:
-                problem = "an id is not empty"
-            elif len(value) > MESSAGE_ID_BYTES_MAX:
-                problem = f"the id has {len(value)} bytes, more than {MESSAGE_ID_BYTES_MAX}"
-            with_id = index
-        elif key in TIME_HEADERS:
-            problem = time_problem(key, value)
-            if with_time == index:
-                problem = "a record has one time to be delivered at"
-            with_time = index
-        elif key in LATER_HEADERS:
-            problem = "this version does not know what it means yet"
-        elif key not in BROKER_HEADERS:
-            problem = "no header of the prefix tw- has this name"
-        if problem is not None:
-            problems.append((index, f"header {shown(key)}: {problem}"))
-            if len(problems) >= PROBLEMS_MAX:
+    """Of records with these headers, in their order."""
+    problems: list[tuple[int, str]] = []
+    for index, of_record in groupby(headers, itemgetter(0)):
+        found = [(key, value) for _, key, value in of_record]
+        seen: set[bytes] = set()
+        for key, value in found:
+            problem = _other_problem(key, value, seen)
+            seen.add(key)
+            if problem is not None:
+                problems.append((index, f"header {shown(key)}: {problem}"))
                 break
+        else:
+            if any(key in COMMAND_HEADERS for key, _ in found):
+                problem = command_problem(found)
+                problems += [] if problem is None else [(index, problem)]
+        if len(problems) >= PROBLEMS_MAX:
+            break
     return problems
+
+
+def _other_problem(key: bytes, value: bytes | None, seen: set[bytes]) -> str | None:
+    """What is wrong with a header of a record that has `seen` before it."""
+    if key == ID_HEADER:
+        return "a record has one id" if key in seen else id_problem(value)
+    if key in TIME_HEADERS:
+        if not seen.isdisjoint(TIME_HEADERS):
+            return "a record has one time to be delivered at"
+        return time_problem(key, value)
+    if key in LATER_HEADERS:
+        return "this version does not know what it means yet"
+    if key in COMMAND_HEADERS or key in BROKER_HEADERS:
+        return None
+    return "no header of the prefix tw- has this name"
 
 
 def shown(key: bytes) -> str:

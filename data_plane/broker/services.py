@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from data_plane.broker.coordinators.groups import GroupService
     from data_plane.broker.fetch.open_fetches import OpenFetches
     from data_plane.broker.produce.init_producer_id import ProducerIds
+    from data_plane.broker.produce.judging import Judges
     from data_plane.broker.quotas.share_exchange import ShareExchange
     from data_plane.broker.replicas.read_index import ReadIndex
     from data_plane.broker.replicas.topic_partitions import TopicPartitions
@@ -205,6 +206,8 @@ class Services:
     # Called with topic id and partition when retention has let a log of this broker begin later.
     retention_listeners: list[Callable[[UUID, int], None]] = field(default_factory=list)
 
+    # Of a feature that has commands.
+    judges: Judges | None = None
     # Told of led partitions to which records were appended that are hidden from readers.
     hidden_listeners: list[Callable[[Partition], None]] = field(default_factory=list)
 

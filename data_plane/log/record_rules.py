@@ -42,6 +42,10 @@ class RecordRules(Protocol):
     def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         """Whether some of these records, which have no problems, are to be hidden."""
 
+    def has_commands(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        """Whether some of these records, which are to be hidden, are commands: what they ask for is
+        judged before their batch is stored (broker/produce/judging.py). In a worker thread."""
+
     def hidden_form(
         self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms
     ) -> bytearray:

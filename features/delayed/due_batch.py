@@ -21,18 +21,15 @@ from data_plane.wire.records import (
     NewRecord,
     Record,
     build_batch,
-    decode_batch,
-    read_batch_header,
 )
 from features.delayed.fold import SOURCE_HEADER, source_of
+from features.delayed.originals import Originals
 from features.delayed.runs import Entry
 from features.delayed.times import DELIVER_AT_HEADER
 
 PRODUCED_AT_HEADER: Final = b"tw-produced-at"
 # Of keys, values and headers, with one record more.
 RECORDS_BYTES_MAX: Final = 1 << 20
-# Of the originals' batches that are unpacked at a time.
-BATCHES_KEPT_MAX: Final = 16
 
 _TAKEN_OFF: Final = frozenset({DELIVER_AT_HEADER, SOURCE_HEADER, PRODUCED_AT_HEADER})
 
@@ -46,38 +43,12 @@ class DueBatch(NamedTuple):
     unreadable: dict[int, str]
 
 
-class _Originals:
-    """Reads records, and keeps the last batches."""
-
-    def __init__(self, log: Log, end_offset: int) -> None:
-        self._log = log
-        self._end_offset = end_offset
-        self._kept: dict[int, dict[int, Record]] = {}
-        self.compression = 0
-
-    def find(self, offset: int) -> Record | None:
-        """Raises LogError and InvalidRecords."""
-        for records in self._kept.values():
-            if offset in records:
-                return records[offset]
-        read = self._log.read_held(offset, max_offset=self._end_offset)
-        data = b"".join(bytes(buffer) for buffer in read.buffers)
-        if not data:
-            return None
-        self.compression = read_batch_header(data, 0).compression
-        records = {record.offset: record for record in decode_batch(data, 0)}
-        if len(self._kept) >= BATCHES_KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
-        self._kept[read_batch_header(data, 0).base_offset] = records
-        return records.get(offset)
-
-
 def make_due_batch(
     log: Log, entries: list[Entry], end_offset: int, source: tuple[str, int], wall_ms: int
 ) -> DueBatch:
     """The batch for the first of these, as many as go into one. `source`: topic and partition.
     Raises LogDirFailure, LogDeleted and what else says that the log is gone."""
-    originals = _Originals(log, end_offset)
+    originals = Originals(log, end_offset)
     records: list[NewRecord] = []
     read: list[Entry] = []
     unreadable: dict[int, str] = {}

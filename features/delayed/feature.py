@@ -14,6 +14,7 @@ from data_plane.cell.features import DELAYED_MESSAGES, FeatureRange
 from data_plane.server.features import Feature
 from features.delayed.firing import Firing
 from features.delayed.fold import make_fold
+from features.delayed.judging import CommandJudges
 from features.delayed.visibility import HidingTopics
 
 
@@ -21,7 +22,9 @@ def _plug_in(services: Services) -> None:
     hiding = HidingTopics(services)
     services.projections.register(hiding)
     services.image_listeners.append(hiding.image_changed)
-    services.components.append(Firing(services))
+    firing = Firing(services)
+    services.components.append(firing)
+    services.judges = CommandJudges(services, firing.metrics)
 
 
 # What a broker will support.

@@ -12,7 +12,7 @@ Invariants
 - Nothing is appended that was not due by the date when its batch was made, and none while the
   clock is not to be trusted (`trusted_wall_ms`).
 - A batch is appended only in the leader epoch and to the fold for which it was made, and only if
-  all that it delivers is still pending. Else it is dropped, and made anew.
+  all that it delivers is still pending, and due when it was. Else it is dropped, and made anew.
 
 Deliberately absent: noting what was fired; the batch in the log says so, and nothing else does.
 """
@@ -236,7 +236,7 @@ class _PartitionFiring:
             partition.is_leader
             and partition.leader_epoch == epoch
             and fold_of(partition.log) is fold
-            and all(fold.pending.is_near(offset) for _, offset in made.entries)
+            and all(fold.pending.near_due_ms(offset) == due_ms for due_ms, offset in made.entries)
         )
         if made.entries and is_as_it_was:
             try:

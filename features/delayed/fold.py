@@ -1,6 +1,7 @@
 """What is pending of a log, as a fold: hidden records come in, and go when they are fired.
 
-    batch with HIDDEN_FLAG   its records with `tw-deliver-at` are pending
+    batch with HIDDEN_FLAG   its records with `tw-deliver-at` are pending; what its commands have
+                             cancelled is not, and what they have moved is at another time
     batch with FACTS_FLAG    the originals that its records name in `tw-source` are fired
 
 It sees no other batches. Beside what is pending it knows from where to where the log has flagged
@@ -16,7 +17,9 @@ Deliberately absent: firing (firing.py), upkeep of what is on the disk (upkeep.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from data_plane.log.file_system import Buffer
@@ -25,13 +28,30 @@ from data_plane.wire.kernel import list_keys, scan_headers
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import BatchHeader, unpacked_records
 from features.delayed import snapshot
-from features.delayed.hidden import due_times
-from features.delayed.pending_set import FrozenPending, PendingSet
+from features.delayed.commands import (
+    CANCELLED_HEADER,
+    COMMAND_HEADERS,
+    ID_HEADER,
+    JUDGED_AT_HEADER,
+    MOVED_HEADER,
+    Command,
+    Fact,
+    Headers,
+    decode_fact,
+)
+from features.delayed.names import DUE_MAX_MS, Names, NamesJob, offset_name
+from features.delayed.outcomes import Outcomes, outcome_of
+from features.delayed.pending_set import PendingSet, UpkeepJob
 from features.delayed.snapshot import FoldState
-from features.delayed.wheel import DUE_END_MS
+from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 
 SOURCE_HEADER: Final = b"tw-source"
+FACT_HEADERS: Final = frozenset({CANCELLED_HEADER, MOVED_HEADER})
 NOTHING: Final = -1
+
+_PREFIX: Final = b"tw-"
+# They are many, and mean nothing here.
+_TAG_HEADER: Final = b"tw-tag"
 
 
 class DelayedMessages:
@@ -46,6 +66,8 @@ class DelayedMessages:
 
     def _begin_anew(self) -> None:
         self.pending = PendingSet(self._context.fs, self._context.folder)
+        self.names = Names(self._context.fs, self._context.folder)
+        self.outcomes = Outcomes()
         # Flagged batches with hidden records lie in [hidden_from, hidden_end).
         self.hidden_from = NOTHING
         self.hidden_end = NOTHING
@@ -61,13 +83,46 @@ class DelayedMessages:
                 self.hidden_from = header.base_offset
             self.hidden_end = header.next_offset
             deltas = self._deltas(header, records, start, end)
-            for index, due_ms in due_times(records, start, end, header.record_count):
-                self.pending.add(min(due_ms, DUE_END_MS - 1), header.base_offset + deltas[index])
+            found = scan_headers(records, start, end, header.record_count, _PREFIX, _TAG_HEADER)
+            for index, headers in groupby(found, itemgetter(0)):
+                offset = header.base_offset + deltas[index]
+                self._apply_record(offset, [(key, value) for _, key, value in headers])
         if header.attributes & FACTS_FLAG:
             for _, _, value in scan_headers(
                 records, start, end, header.record_count, SOURCE_HEADER
             ):
                 self.pending.remove(source_offset(value))
+
+    def _apply_record(self, offset: int, headers: Headers) -> None:
+        """A record of a flagged batch, with all that begins with `tw-` but tags."""
+        known = dict(headers)
+        if DELIVER_AT_HEADER in known:
+            due_ms = min(deliver_at_ms(known[DELIVER_AT_HEADER]), DUE_MAX_MS)
+            self.pending.add(due_ms, offset)
+            message_id = known.get(ID_HEADER)
+            if message_id:
+                self.names.add(message_id, due_ms, offset)
+        elif JUDGED_AT_HEADER in known:
+            judged_at_ms = int(known[JUDGED_AT_HEADER] or b"")
+            said = next((key, value) for key, value in headers if key in COMMAND_HEADERS)
+            for key, value in headers:
+                if key in FACT_HEADERS:
+                    self._apply_fact(decode_fact(value), said, judged_at_ms)
+
+    def _apply_fact(self, fact: Fact, said: tuple[bytes, bytes | None], judged_at_ms: int) -> None:
+        offset, due_ms, new_due_ms, message_id = fact
+        key, value = said
+        assert value is not None
+        self.outcomes.note(outcome_of((key, value), new_due_ms), judged_at_ms)
+        itself = Command(offset, b"", new_due_ms).header
+        self.outcomes.note(outcome_of(itself, new_due_ms), judged_at_ms)
+        if new_due_ms is None:
+            self.pending.remove(offset)
+        else:
+            self.pending.move(offset, due_ms, new_due_ms)
+            self.names.add(offset_name(offset), new_due_ms, offset)
+            if message_id:
+                self.names.add(message_id, new_due_ms, offset)
 
     @staticmethod
     def _deltas(header: BatchHeader, buf: Buffer, start: int, end: int) -> Sequence[int]:
@@ -99,19 +154,54 @@ class DelayedMessages:
         return HoldsAll()
 
     def facts_in(self, batch: StoredBatch) -> bytes | bool:
-        return bool(batch.header.attributes & FACTS_FLAG)
+        header = batch.header
+        if header.attributes & FACTS_FLAG:
+            return True
+        if not header.attributes & HIDDEN_FLAG:
+            return False
+        facts = bytearray(header.record_count)
+        place = (*unpacked_records(batch.buf, header), header.record_count)
+        for index, _, _ in scan_headers(*place, JUDGED_AT_HEADER):
+            facts[index] = 1
+        return bytes(facts)
+
+    # Upkeep
+
+    def upkeep_job(self) -> tuple[UpkeepJob | NamesJob, Callable[[], None]] | None:
+        """What is to be done now, to be run in a thread, and what to call on the loop after that,
+        whatever came of it; None for nothing. One of a kind at a time."""
+        pending, names = self.pending, self.names
+        job = pending.upkeep_job(snapshot.runs_named_in)
+        if job is not None:
+            return job, lambda: pending.finish(job)
+        of_names = names.upkeep_job(pending.first_due_ms, snapshot.runs_named_in)
+        return None if of_names is None else (of_names, lambda: names.finish(of_names))
 
     # Snapshots
 
+    def state(self) -> FoldState:
+        """As it is now; `release` it when nobody needs it."""
+        return FoldState(
+            self.hidden_from,
+            self.hidden_end,
+            self.pending.freeze(),
+            self.names.freeze(),
+            self.outcomes.copy(),
+        )
+
+    def release(self, state: FoldState) -> None:
+        self.pending.thaw(state.pending)
+        self.names.thaw(state.names)
+
     def snapshot(self) -> bytes:
-        frozen = self.freeze()
+        state = self.state()
         try:
-            return frozen.encoded()
+            return snapshot.encode(state)
         finally:
-            frozen.close()
+            self.release(state)
 
     def freeze(self) -> FrozenMessages:
-        return FrozenMessages(self.pending, self.hidden_from, self.hidden_end)
+        return FrozenMessages(self)
 
     def restore(self, pieces: Iterable[Buffer]) -> None:
         self._begin_anew()
@@ -120,26 +210,24 @@ class DelayedMessages:
             state = snapshot.decode(data, self._context.fs, self._context.folder)
             self.hidden_from, self.hidden_end = state.hidden_from, state.hidden_end
             self.pending.restore(state.pending)
+            self.names.restore(state.names)
+            self.outcomes = state.outcomes
 
 
 class FrozenMessages:
     """The fold as it was."""
 
-    def __init__(self, pending: PendingSet, hidden_from: int, hidden_end: int) -> None:
-        self._pending = pending
-        self._state: FrozenPending | None = pending.freeze()
-        self._hidden = (hidden_from, hidden_end)
-
-    def encoded(self) -> bytes:
-        assert self._state is not None
-        return snapshot.encode(FoldState(*self._hidden, self._state))
+    def __init__(self, fold: DelayedMessages) -> None:
+        self._fold = fold
+        self._state: FoldState | None = fold.state()
 
     def write(self, file: SnapshotFile) -> None:
-        file.write_at(0, self.encoded())
+        assert self._state is not None
+        file.write_at(0, snapshot.encode(self._state))
 
     def close(self) -> None:
         if self._state is not None:
-            self._pending.thaw(self._state)
+            self._fold.release(self._state)
             self._state = None
 
 

@@ -1,15 +1,15 @@
 """Which records are hidden, and the form in which their batch is stored.
 
-In a batch that the leader has flagged (HIDDEN_FLAG) those are hidden that have `tw-deliver-at`; in
-other batches none are. `tw-delay` counts from the leader's clock when the batch is looked at, and
-becomes `tw-deliver-at` there and then:
+In a batch that the leader has flagged (HIDDEN_FLAG) those are hidden that have `tw-deliver-at` or a
+command's header (commands.py); in other batches none are. `tw-delay` counts from the leader's clock
+when the batch is looked at, and becomes `tw-deliver-at` there and then:
 
     produced   key, value, tw-tag: eu, tw-delay: 30m
     stored     key, value, tw-tag: eu, tw-deliver-at: 1798786800000     in a flagged batch
 
 Invariants
 - What is stored has its producer's id, epoch and sequence, as many records, and the codec.
-- Every hidden record of a stored batch has a time that `deliver_at_ms` understands.
+- Every hidden message of a stored batch has a time that `deliver_at_ms` understands.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import decode_records, scan_headers
 from data_plane.wire.kernel_types import HIDDEN_FLAG
 from data_plane.wire.records import BatchHeader, Header, NewRecord, build_batch
+from features.delayed.commands import COMMAND_HEADERS, COMMAND_PREFIXES
 from features.delayed.times import (
     DELAY_HEADER,
     DELAY_MS_MAX,
@@ -56,7 +57,22 @@ def time_problem(key: bytes, value: bytes | None) -> str | None:
 def hides(buf: Buffer, start: int, end: int, record_count: int) -> bool:
     """Whether some of a client's records, which are sound, are to be hidden."""
     found = scan_headers(buf, start, end, record_count, _PREFIX)
-    return any(key in TIME_HEADERS for _, key, _ in found)
+    return any(key in TIME_HEADERS for _, key, _ in found) or has_commands(
+        buf, start, end, record_count
+    )
+
+
+def has_commands(buf: Buffer, start: int, end: int, record_count: int) -> bool:
+    """Whether some of these records are commands."""
+    return next(_commands(buf, start, end, record_count), None) is not None
+
+
+def _commands(buf: Buffer, start: int, end: int, record_count: int) -> Iterator[int]:
+    """The indices of those that are."""
+    for prefix in COMMAND_PREFIXES:
+        for index, key, _ in scan_headers(buf, start, end, record_count, prefix):
+            if key in COMMAND_HEADERS:
+                yield index
 
 
 def hidden_form(
@@ -100,15 +116,11 @@ def _stored(index: int, header: Header, terms: HidingTerms) -> Header:
     return header
 
 
-def due_times(buf: Buffer, start: int, end: int, record_count: int) -> Iterator[tuple[int, int]]:
-    """(index, due in ms) of the hidden records of a flagged batch."""
-    for index, _, value in scan_headers(buf, start, end, record_count, DELIVER_AT_HEADER):
-        yield index, deliver_at_ms(value)
-
-
 def shown(buf: Buffer, start: int, end: int, record_count: int) -> bytes | bool:
     """Which records of a flagged batch readers see."""
     selection = bytearray(b"\1") * record_count
-    for index, _ in due_times(buf, start, end, record_count):
+    for index, _, _ in scan_headers(buf, start, end, record_count, DELIVER_AT_HEADER):
+        selection[index] = 0
+    for index in _commands(buf, start, end, record_count):
         selection[index] = 0
     return bytes(selection) if any(selection) else False

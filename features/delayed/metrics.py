@@ -25,6 +25,7 @@ class DelayedMetrics(Collector):
         of them is due."""
         self._look = look
         self.delivered_count = 0
+        self.cancelled_count = 0
         self._lateness_counts = [0] * (len(LATENESS_BUCKETS_MS) + 1)
         self._lateness_sum_ms = 0
 
@@ -49,6 +50,9 @@ class DelayedMetrics(Collector):
             )
         yield CounterMetricFamily(
             "tidewheel_delayed_delivered", "Messages delivered.", value=self.delivered_count
+        )
+        yield CounterMetricFamily(
+            "tidewheel_delayed_cancelled", "Messages cancelled.", value=self.cancelled_count
         )
         buckets: list[tuple[str, float]] = []
         total = 0

@@ -5,7 +5,9 @@
     runs     at or above it, sorted and immutable; each is read from a position on
     done     offsets that are pending no more, while their entry is still in a run, or might be:
              a fact may speak of what this replica never had
+    stale    entries in runs of offsets that are due at another time now, and how many of each
 
+    move     ─► near or recent? out of there ── else its entry in a run is stale ─► add
     add      ─► below the horizon? near ──(too many)──► its later half is a run, the horizon falls
              └► else recent ──(too many)──► a run in memory
     upkeep   few are near: the next entries of all runs become near, the horizon rises
@@ -21,6 +23,8 @@ Invariants
   frozen one or a snapshot in the folder does.
 - The state is what was added and not removed, in whatever form: nothing goes by a clock. How it is
   divided is of no consequence, and may differ between replicas.
+- Of a pending offset there is one entry, beside stale ones. One that moved away and back may have
+  the same entry in two runs: one of them is stale, whichever.
 
 Deliberately absent: the log (fold.py), when upkeep is done (upkeep.py), snapshots
 (snapshot.py), offsets that are added again after they were removed.
@@ -31,14 +35,15 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
+from weakref import WeakSet
 
 from data_plane.log.file_system import FileSystem
+from features.delayed.pending_entries import FrozenPending, OpenRun, Passed
 from features.delayed.runs import (
     RUN_SUFFIX,
     Entry,
     FileRun,
-    Run,
     entries_of,
     memory_run,
     write_run,
@@ -52,7 +57,7 @@ NEAR_LOW: Final = 2_048
 RUN_ENTRIES: Final = 4_096
 # So many runs of a size are merged.
 RUNS_MERGED: Final = 8
-# Offsets that are done while their entries are in runs; beyond it all runs are merged.
+# Entries of runs that are done or stale; beyond it all runs are merged.
 DONE_MAX: Final = 32_768
 
 
@@ -60,38 +65,13 @@ DONE_MAX: Final = 32_768
 NamedInSnapshots = Callable[[FileSystem, str], set[str]]
 
 
-class OpenRun(NamedTuple):
-    """A run of which the entries before `start` are pending no more, or near."""
+class Watch:
+    """Offsets that were removed or moved while somebody has it."""
 
-    run: Run
-    start: int
+    __slots__ = ("__weakref__", "touched")
 
-    @property
-    def size(self) -> int:
-        return self.run.size - self.start
-
-
-class FrozenPending(NamedTuple):
-    """A PendingSet as it was; `near` and `recent` by offset."""
-
-    near: dict[int, int]
-    recent: dict[int, int]
-    runs: tuple[OpenRun, ...]
-    done: frozenset[int]
-    horizon: Entry | None
-
-
-def entries_in(fs: FileSystem, folder: str, frozen: FrozenPending) -> Iterator[Entry]:
-    """All that was pending, by (due, offset). In a worker thread; raises OSError."""
-    in_memory = [
-        sorted((due_ms, offset) for offset, due_ms in part.items())
-        for part in (frozen.near, frozen.recent)
-    ]
-    in_runs = [
-        (entry for entry in entries_of(fs, folder, run, start) if entry[1] not in frozen.done)
-        for run, start in frozen.runs
-    ]
-    return heapq.merge(*in_memory, *in_runs)
+    def __init__(self) -> None:
+        self.touched: set[int] = set()
 
 
 class PendingSet:
@@ -111,6 +91,9 @@ class PendingSet:
         "_recent",
         "_run_entries",
         "_runs_merged",
+        "_stale",
+        "_stale_count",
+        "_watches",
         "runs",
         "wheel",
     )
@@ -135,14 +118,18 @@ class PendingSet:
         self._recent: dict[int, int] = {}
         self.runs: tuple[OpenRun, ...] = ()
         self._done: set[int] = set()
+        self._stale: dict[Entry, int] = {}
+        self._stale_count = 0
         self._horizon: Entry | None = None
+        self._watches: WeakSet[Watch] = WeakSet()
         # States that are frozen, and perhaps not written yet.
         self._frozen: list[FrozenPending] = []
         self._is_job_running = False
 
     def __len__(self) -> int:
         # Fewer than there are while it has been told of offsets that no run has.
-        in_runs = max(0, sum(one.size for one in self.runs) - len(self._done))
+        over = len(self._done) + self._stale_count
+        in_runs = max(0, sum(one.size for one in self.runs) - over)
         return len(self._near) + len(self._recent) + in_runs
 
     def add(self, due_ms: int, offset: int) -> None:
@@ -160,6 +147,7 @@ class PendingSet:
 
     def remove(self, offset: int) -> None:
         """It is pending no more, if it was."""
+        self._touch(offset)
         due_ms = self._near.pop(offset, None)
         if due_ms is not None:
             self.wheel.remove(due_ms, offset)
@@ -168,9 +156,51 @@ class PendingSet:
             if any(lowest <= offset <= highest for lowest, highest in ranges):
                 self._done.add(offset)
 
-    def is_near(self, offset: int) -> bool:
-        """Whether it is pending, and in the wheel."""
-        return offset in self._near
+    def move(self, offset: int, due_ms: int, new_due_ms: int) -> None:
+        """It was due at `due_ms`, and is at `new_due_ms`."""
+        self._touch(offset)
+        near_ms = self._near.pop(offset, None)
+        if near_ms is not None:
+            self.wheel.remove(near_ms, offset)
+        elif self._recent.pop(offset, None) is None:
+            self._note_stale((due_ms, offset))
+        self.add(new_due_ms, offset)
+
+    def _note_stale(self, entry: Entry) -> None:
+        if self._horizon is None or entry < self._horizon:
+            # It is in no run; this replica never had it.
+            return
+        if any(
+            one.run.key_min <= entry[0] <= one.run.key_max
+            and one.run.offset_min <= entry[1] <= one.run.offset_max
+            for one in self.runs
+        ):
+            self._stale[entry] = self._stale.get(entry, 0) + 1
+            self._stale_count += 1
+
+    def _forget_stale(self, counts: dict[Entry, int]) -> None:
+        for entry, count in counts.items():
+            left = self._stale[entry] - count
+            self._stale_count -= count
+            if left:
+                self._stale[entry] = left
+            else:
+                del self._stale[entry]
+
+    def near_due_ms(self, offset: int) -> int | None:
+        """When it is due, if it is pending, and in the wheel."""
+        return self._near.get(offset)
+
+    def watch(self) -> Watch:
+        """What happens to offsets from now on, for as long as somebody has it."""
+        watch = Watch()
+        self._watches.add(watch)
+        return watch
+
+    def _touch(self, offset: int) -> None:
+        if self._watches:
+            for watch in self._watches:
+                watch.touched.add(offset)
 
     @property
     def lowest_offset(self) -> int | None:
@@ -212,9 +242,8 @@ class PendingSet:
     def freeze(self) -> FrozenPending:
         """As it is now; what is near and recent is copied. `thaw` it when nobody needs it."""
         done = frozenset(self._done)
-        frozen = FrozenPending(
-            self._near.copy(), self._recent.copy(), self.runs, done, self._horizon
-        )
+        near, recent = self._near.copy(), self._recent.copy()
+        frozen = FrozenPending(near, recent, self.runs, done, self._horizon, self._stale.copy())
         self._frozen.append(frozen)
         return frozen
 
@@ -228,6 +257,7 @@ class PendingSet:
             self._bring_near(due_ms, offset)
         self._recent = dict(frozen.recent)
         self.runs, self._done, self._horizon = frozen.runs, set(frozen.done), frozen.horizon
+        self._stale, self._stale_count = dict(frozen.stale), sum(frozen.stale.values())
 
     # Upkeep
 
@@ -240,7 +270,7 @@ class PendingSet:
         return self._horizon is not None and len(self._near) < self._near_low
 
     def _to_merge(self) -> tuple[OpenRun, ...]:
-        if len(self._done) > self._done_max:
+        if len(self._done) + self._stale_count > self._done_max:
             return self.runs
         by_size: dict[int, list[OpenRun]] = {}
         for one in self.runs:
@@ -275,6 +305,7 @@ class PendingSet:
             self.runs,
             merged,
             frozenset(self._done),
+            self._stale.copy(),
             self._near_low,
             {run.name for run in kept},
             named_in_snapshots,
@@ -296,10 +327,13 @@ class PendingSet:
             left.append(OpenRun(job.result, 0))
         self.runs = tuple(left)
         # What was not in one of all runs is in none.
-        self._done -= job.done if len(job.merged) == len(job.runs) else job.dropped
+        is_all = len(job.merged) == len(job.runs)
+        self._done -= job.done if is_all else job.passed.done
+        self._forget_stale(job.stale if is_all else job.passed.stale)
 
     def _take_loaded(self, job: UpkeepJob) -> None:
-        self._done -= job.dropped
+        self._done -= job.passed.done
+        self._forget_stale(job.passed.stale)
         self._horizon = horizon = job.horizon
         coming = list(job.loaded)
         left = [one for one in job.advanced if one.size]
@@ -313,14 +347,16 @@ class PendingSet:
             if horizon is None or (due_ms, offset) < horizon:
                 del self._recent[offset]
                 coming.append((due_ms, offset))
+        passed = Passed(self._done, self._stale)
         for due_ms, offset in sorted(coming):
-            if offset in self._done:
-                self._done.remove(offset)
-            else:
+            if not passed.passes((due_ms, offset)):
                 self._bring_near(due_ms, offset)
+        self._done -= passed.done
+        self._forget_stale(passed.stale)
         if not self.runs:
             # No entry is left that would have to be passed over.
             self._done.clear()
+            self._forget_stale(self._stale.copy())
         if len(self._near) > self._near_max:
             self._push_away()
 
@@ -341,6 +377,7 @@ class UpkeepJob:
         runs: tuple[OpenRun, ...],
         merged: tuple[OpenRun, ...],
         done: frozenset[int],
+        stale: dict[Entry, int],
         load_count: int,
         kept_names: set[str],
         named_in_snapshots: NamedInSnapshots,
@@ -352,14 +389,15 @@ class UpkeepJob:
         self.runs = runs
         self.merged = merged
         self.done = done
+        self.stale = stale
+        # What is in no run any more.
+        self.passed = Passed(done, stale)
         self._load_count = load_count
         self._kept_names = kept_names
         self._named_in_snapshots = named_in_snapshots
         self.is_done = False
         # Of a merge.
         self.result: FileRun | None = None
-        # Offsets that are in no run any more.
-        self.dropped: set[int] = set()
         # Of loading: the runs behind what was loaded, which all of it lies below `horizon`.
         self.loaded: list[Entry] = []
         self.advanced: tuple[OpenRun, ...] = ()
@@ -383,11 +421,7 @@ class UpkeepJob:
         return entries_of(self._fs, self._folder, one.run, one.start)
 
     def _pending(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        for due_ms, offset in entries:
-            if offset in self.done:
-                self.dropped.add(offset)
-            else:
-                yield due_ms, offset
+        return (entry for entry in entries if not self.passed.passes(entry))
 
     def _load(self) -> None:
         taken = [0] * len(self.runs)
@@ -400,14 +434,12 @@ class UpkeepJob:
         try:
             merged = heapq.merge(*sources)
             for entry, number in merged:
-                is_done = entry[1] in self.done
-                if not is_done and len(self.loaded) >= self._load_count:
+                is_over = self.passed.passes(entry)
+                if not is_over and len(self.loaded) >= self._load_count:
                     self.horizon = entry
                     break
                 taken[number] += 1
-                if is_done:
-                    self.dropped.add(entry[1])
-                else:
+                if not is_over:
                     self.loaded.append(entry)
         finally:
             for source in sources:

@@ -101,7 +101,7 @@ def entries_of(fs: FileSystem, folder: str, run: Run, start: int) -> Iterator[En
     file = fs.open(f"{folder}/{run.name}", write=False)
     try:
         for first in range(start - start % CHUNK_ENTRIES, run.size, CHUNK_ENTRIES):
-            data = _read_chunk(file, run, first)
+            data = read_chunk(file, run, first)
             yield from _unpacked(data[max(0, start - first) * ENTRY.size :])
     finally:
         file.close()
@@ -112,7 +112,9 @@ def _unpacked(data: Buffer) -> Iterator[Entry]:
     return entries
 
 
-def _read_chunk(file: File, run: FileRun, first: int) -> Buffer:
+def read_chunk(file: File, run: FileRun, first: int) -> Buffer:
+    """The entries of the chunk that begins with the `first`-th. Raises OSError, also for what is
+    damaged."""
     size = min(CHUNK_ENTRIES, run.size - first) * ENTRY.size
     position = _HEADER_BYTES + first // CHUNK_ENTRIES * _CHUNK_BYTES
     data = memoryview(file.read_at(position, size + _CRC.size))
@@ -143,7 +145,7 @@ def _find_in_chunks(file: File, run: FileRun, wanted: list[int]) -> set[int]:
 
     @lru_cache(CHUNKS_KEPT)
     def keys_of(number: int) -> list[int]:
-        return [key for key, _ in _unpacked(_read_chunk(file, run, number * CHUNK_ENTRIES))]
+        return [key for key, _ in _unpacked(read_chunk(file, run, number * CHUNK_ENTRIES))]
 
     low = 0
     for key in wanted:
@@ -181,7 +183,7 @@ def open_run(fs: FileSystem, folder: str, digest: bytes, suffix: str = RUN_SUFFI
         found = hashlib.sha256()
         for first in range(0, count, CHUNK_ENTRIES):
             try:
-                chunk = _read_chunk(file, run, first)
+                chunk = read_chunk(file, run, first)
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise

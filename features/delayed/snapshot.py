@@ -1,9 +1,10 @@
 """Snapshots of what is pending: a manifest of the runs on the disk, and what is in memory.
 
-    magic, number of runs on the disk
+    magic, number of runs on the disk: of what is pending, of names
     each of these: digest, where it is read from
     what the fold knows beside (FOLD_FIELDS)
-    horizon; what is near, recent, in runs in memory, done: a count and that many
+    horizon; what is near, recent, in runs in memory, done, stale: a count and that many
+    names: what is recent, in runs in memory; outcomes
     CRC32C of all of it
 
 Its size has nothing to do with how much is pending: all but the runs' names has a maximum.
@@ -16,13 +17,17 @@ Invariants
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
 from data_plane.log.file_system import FileSystem
-from features.delayed.pending_set import FrozenPending, OpenRun
+from features.delayed.names import RUN_SUFFIX as NAMES_SUFFIX
+from features.delayed.names import FrozenNames
+from features.delayed.outcomes import Outcomes
+from features.delayed.pending_entries import FrozenPending, OpenRun
 from features.delayed.runs import (
     DIGEST_BYTES,
     ENTRY,
@@ -30,14 +35,15 @@ from features.delayed.runs import (
     Entry,
     FileRun,
     MemoryRun,
+    Run,
     memory_run_of,
     open_run,
 )
 
 SNAPSHOT_SUFFIX: Final = ".delayed"
 
-_MAGIC: Final = b"TWPENDS1"
-_HEAD: Final = struct.Struct(">8sI")
+_MAGIC: Final = b"TWPENDS2"
+_HEAD: Final = struct.Struct(">8sII")
 _NAMED: Final = struct.Struct(f">{DIGEST_BYTES}sQ")
 _FOLD: Final = struct.Struct(">qq")
 _COUNT: Final = struct.Struct(">I")
@@ -54,31 +60,46 @@ class FoldState(NamedTuple):
     hidden_from: int
     hidden_end: int
     pending: FrozenPending
+    names: FrozenNames
+    outcomes: Outcomes
 
 
 def encode(state: FoldState) -> bytes:
-    pending = state.pending
-    named = [one for one in pending.runs if isinstance(one.run, FileRun)]
-    in_memory = [one for one in pending.runs if isinstance(one.run, MemoryRun)]
-    parts = [_HEAD.pack(_MAGIC, len(named))]
-    for run, start in named:
-        assert isinstance(run, FileRun)
-        parts.append(_NAMED.pack(run.digest, start))
+    pending, names = state.pending, state.names
+    named = [(one.run, one.start) for one in pending.runs if isinstance(one.run, FileRun)]
+    of_names = [run for run in names.runs if isinstance(run, FileRun)]
+    parts = [_HEAD.pack(_MAGIC, len(named), len(of_names))]
+    parts += (_NAMED.pack(run.digest, start) for run, start in named)
+    parts += (_NAMED.pack(run.digest, 0) for run in of_names)
     parts.append(_FOLD.pack(state.hidden_from, state.hidden_end))
     parts.append(ENTRY.pack(*(pending.horizon or _NO_HORIZON)))
-    parts += (_encoded(pending.near), _encoded(pending.recent), _COUNT.pack(len(in_memory)))
-    for run, start in in_memory:
-        assert isinstance(run, MemoryRun)
-        parts += (_COUNT.pack(run.size - start), run.data[start * ENTRY.size :])
+    parts += (_encoded_times(pending.near), _encoded_times(pending.recent))
+    parts.append(_encoded_runs(pending.runs))
     parts.append(_COUNT.pack(len(pending.done)))
     parts += (_OFFSET.pack(offset) for offset in sorted(pending.done))
+    stale = sorted(pending.stale.items())
+    parts.append(_encoded([entry for entry, count in stale for _ in range(count)]))
+    parts += (_encoded(names.recent), _encoded_runs([OpenRun(run, 0) for run in names.runs]))
+    parts.append(_encoded(state.outcomes.entries()))
     data = b"".join(parts)
     return data + _CRC.pack(crc32c(data))
 
 
-def _encoded(entries: dict[int, int]) -> bytes:
-    ordered = sorted((due_ms, offset) for offset, due_ms in entries.items())
-    return _COUNT.pack(len(ordered)) + b"".join(ENTRY.pack(*entry) for entry in ordered)
+def _encoded_runs(runs: Iterable[OpenRun]) -> bytes:
+    """Those in memory."""
+    in_memory = [(one.run, one.start) for one in runs if isinstance(one.run, MemoryRun)]
+    parts = [_COUNT.pack(len(in_memory))]
+    for run, start in in_memory:
+        parts += (_COUNT.pack(run.size - start), run.data[start * ENTRY.size :])
+    return b"".join(parts)
+
+
+def _encoded_times(entries: dict[int, int]) -> bytes:
+    return _encoded(sorted((due_ms, offset) for offset, due_ms in entries.items()))
+
+
+def _encoded(entries: Sequence[Entry]) -> bytes:
+    return _COUNT.pack(len(entries)) + b"".join(ENTRY.pack(*entry) for entry in entries)
 
 
 def decode(data: bytes, fs: FileSystem, folder: str) -> FoldState:
@@ -86,25 +107,28 @@ def decode(data: bytes, fs: FileSystem, folder: str) -> FoldState:
     if len(data) < _CRC.size or _CRC.pack(crc32c(data[: -_CRC.size])) != data[-_CRC.size :]:
         raise ValueError("the snapshot is torn: its crc is not that of its bytes")
     reader = _Reader(data)
-    magic, named_count = reader.take(_HEAD)
-    if magic != _MAGIC:
+    if not data.startswith(_MAGIC):
         raise ValueError("the snapshot is of another version")
-    runs = []
-    for _ in range(named_count):
+    _, pending_count, names_count = reader.take(_HEAD)
+    runs: list[OpenRun] = []
+    for _ in range(pending_count):
         digest, start = reader.take(_NAMED)
         runs.append(OpenRun(open_run(fs, folder, digest), start))
+    of_names: list[Run] = []
+    for _ in range(names_count):
+        digest, _ = reader.take(_NAMED)
+        of_names.append(open_run(fs, folder, digest, NAMES_SUFFIX))
     hidden_from, hidden_end = reader.take(_FOLD)
     due_ms, offset = reader.take(ENTRY)
-    horizon: Entry | None = (due_ms, offset)
-    near, recent = reader.take_entries(), reader.take_entries()
-    for _ in range(reader.take(_COUNT)[0]):
-        runs.append(OpenRun(memory_run_of(reader.take_bytes(ENTRY.size)), 0))
-    done_data = reader.take_bytes(_OFFSET.size)
-    done = frozenset(offset for (offset,) in _OFFSET.iter_unpack(done_data))
-    if horizon == _NO_HORIZON:
-        horizon = None
-    frozen = FrozenPending(near, recent, tuple(runs), done, horizon)
-    return FoldState(hidden_from, hidden_end, frozen)
+    horizon: Entry | None = None if (due_ms, offset) == _NO_HORIZON else (due_ms, offset)
+    near, recent = reader.take_times(), reader.take_times()
+    runs += (OpenRun(run, 0) for run in reader.take_runs())
+    done = frozenset(offset for (offset,) in _OFFSET.iter_unpack(reader.take_bytes(_OFFSET.size)))
+    stale = dict(Counter(reader.take_entries()))
+    pending = FrozenPending(near, recent, tuple(runs), done, horizon, stale)
+    names = FrozenNames(tuple(reader.take_entries()), (*of_names, *reader.take_runs()))
+    outcomes = Outcomes(reader.take_entries())
+    return FoldState(hidden_from, hidden_end, pending, names, outcomes)
 
 
 class _Reader:
@@ -123,9 +147,16 @@ class _Reader:
         (count,) = self.take(_COUNT)
         return self._take(count * item_bytes)
 
-    def take_entries(self) -> dict[int, int]:
-        data = self.take_bytes(ENTRY.size)
-        return {offset: due_ms for due_ms, offset in ENTRY.iter_unpack(data)}
+    def take_entries(self) -> list[Entry]:
+        found: Iterable[Any] = ENTRY.iter_unpack(self.take_bytes(ENTRY.size))
+        return list(found)
+
+    def take_times(self) -> dict[int, int]:
+        return {offset: due_ms for due_ms, offset in self.take_entries()}
+
+    def take_runs(self) -> list[MemoryRun]:
+        (count,) = self.take(_COUNT)
+        return [memory_run_of(self.take_bytes(ENTRY.size)) for _ in range(count)]
 
     def _take(self, size: int) -> bytes:
         data = self._data[self._position : self._position + size]
@@ -154,9 +185,11 @@ def _named_in(fs: FileSystem, path: str) -> Iterable[str]:
         if len(head) != _HEAD.size or not head.startswith(_MAGIC):
             # Nobody can restore it.
             return ()
-        _, count = _HEAD.unpack(head)
-        size = min(count * _NAMED.size, file.size())
+        _, pending_count, names_count = _HEAD.unpack(head)
+        size = min((pending_count + names_count) * _NAMED.size, file.size())
         data = bytes(file.read_at(_HEAD.size, size - size % _NAMED.size))
     finally:
         file.close()
-    return [digest.hex() + RUN_SUFFIX for digest, _ in _NAMED.iter_unpack(data)]
+    named = [digest.hex() for digest, _ in _NAMED.iter_unpack(data)]
+    suffixes = [RUN_SUFFIX] * pending_count + [NAMES_SUFFIX] * names_count
+    return [digest + suffix for digest, suffix in zip(named, suffixes, strict=False)]

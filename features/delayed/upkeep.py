@@ -16,7 +16,6 @@ from data_plane.broker.services import Services
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import Log
 from features.delayed.fold import DelayedMessages
-from features.delayed.snapshot import runs_named_in
 
 JOBS_AT_ONCE_MAX: Final = 2
 
@@ -31,13 +30,14 @@ class Upkeep:
     def look(self, log: Log, fold: DelayedMessages, on_done: Callable[[], None]) -> None:
         """Have done what the log's fold wants; `on_done` is called when that is done. Where too
         much is under way nothing begins: look again later."""
-        pending = fold.pending
-        if not pending.wants_upkeep or log.folder in self._folders:
+        wants_upkeep = fold.pending.wants_upkeep or fold.names.wants_upkeep
+        if not wants_upkeep or log.folder in self._folders:
             return
         if len(self._folders) >= JOBS_AT_ONCE_MAX or log.log_directory.failure is not None:
             return
-        job = pending.upkeep_job(runs_named_in)
-        assert job is not None
+        found = fold.upkeep_job()
+        assert found is not None
+        job, finish = found
         self._folders.add(log.folder)
 
         def work() -> None:
@@ -49,7 +49,7 @@ class Upkeep:
 
         def done(_: None, error: BaseException | None) -> None:
             self._folders.discard(log.folder)
-            pending.finish(job)
+            finish()
             if error is None:
                 on_done()
             elif not isinstance(error, LogDirFailure):

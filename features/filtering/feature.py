@@ -65,6 +65,9 @@ class _TakesNoRecords:
     def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         return False
 
+    def has_commands(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return False
+
     def hidden_form(
         self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms
     ) -> bytearray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import groupby, islice
 from typing import Any
 
 import pytest
@@ -11,13 +13,14 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from data_plane.broker.produce import hiding
 from data_plane.log import loading, log_appends
-from data_plane.log.fold import StoredBatch
 from data_plane.log.log_state import LogState
 from data_plane.log.record_rules import HidingTerms
+from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FACTS_FLAG
 from data_plane.wire.records import BatchHeader, NewRecord, Record, build_batch, decode_batch
-from features.delayed import firing, hidden, pending_set, runs, visibility
+from features.delayed import firing, hidden, judging, pending_set, runs, visibility
 from features.delayed import fold as fold_module
+from features.delayed.commands import Fact, decode_fact
 from features.delayed.due_batch import DueBatch
 from features.delayed.fold import DelayedMessages
 from features.delayed.pending_set import PendingSet, UpkeepJob
@@ -64,6 +67,10 @@ def test_what_histories_reach() -> None:
     assert refused_or_lost > 100
     assert sum(len(one.delivered) for one in cells) > 20
     assert any(one.cell.replica(1).leader_epoch > 3 for one in cells)
+    answers = Counter((said.due_ms is None, said.error_code) for one in cells for said in one.said)
+    for is_cancel in (True, False):
+        assert answers[is_cancel, ErrorCode.NONE] > 20
+        assert answers[is_cancel, ErrorCode.INVALID_RECORD] > 20
 
 
 # Planted bugs. Each patches real code.
@@ -204,15 +211,57 @@ def delivered_batches_are_no_facts(patch: pytest.MonkeyPatch) -> None:
 
 
 def only_the_first_hidden_record_counts(patch: pytest.MonkeyPatch) -> None:
-    real = DelayedMessages.apply
+    patch.setattr(fold_module, "groupby", lambda *args: islice(groupby(*args), 1))
 
-    def apply_first(self: DelayedMessages, batch: StoredBatch) -> None:
-        times = hidden.due_times
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(fold_module, "due_times", lambda *args: list(times(*args))[:1])
-            real(self, batch)
 
-    patch.setattr(DelayedMessages, "apply", apply_first)
+def a_verdict_holds_whatever_has_happened(patch: pytest.MonkeyPatch) -> None:
+    """Cancel races fire, and both win."""
+    patch.setattr(judging._Judgement, "still_holds", lambda self, partition: True)
+
+
+def what_is_moved_is_delivered_with_what_was_due_before(patch: pytest.MonkeyPatch) -> None:
+    class AnyTime(int):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = int.__hash__
+
+    def near_due_ms(self: PendingSet, offset: int) -> int | None:
+        return AnyTime(0) if offset in self._near else None
+
+    patch.setattr(PendingSet, "near_due_ms", near_due_ms)
+
+
+def commands_are_taken_at_their_word(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "data_plane.broker.produce.produce_handler.needs_judgement", lambda checked, log: False
+    )
+
+
+def moves_are_not_applied(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PendingSet, "move", lambda self, offset, due_ms, new_due_ms: None)
+
+
+def cancels_of_what_is_far_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    real = PendingSet.remove
+
+    def remove(self: PendingSet, offset: int) -> None:
+        if offset in self._near or offset in self._recent:
+            real(self, offset)
+
+    patch.setattr(PendingSet, "remove", remove)
+
+
+def what_has_moved_stands_at_its_old_time_too(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PendingSet, "_note_stale", lambda self, entry: None)
+
+
+def facts_are_taken_for_those_of_the_next_message(patch: pytest.MonkeyPatch) -> None:
+    def decode_next(value: bytes | None) -> Fact:
+        fact = decode_fact(value)
+        return fact._replace(offset=fact.offset + 1)
+
+    patch.setattr(fold_module, "decode_fact", decode_next)
 
 
 PLANTED: list[Plant] = [
@@ -229,6 +278,13 @@ PLANTED: list[Plant] = [
     merging_loses_the_last_entry,
     delivered_batches_are_no_facts,
     only_the_first_hidden_record_counts,
+    a_verdict_holds_whatever_has_happened,
+    what_is_moved_is_delivered_with_what_was_due_before,
+    commands_are_taken_at_their_word,
+    moves_are_not_applied,
+    cancels_of_what_is_far_are_forgotten,
+    what_has_moved_stands_at_its_old_time_too,
+    facts_are_taken_for_those_of_the_next_message,
 ]
 
 
@@ -238,7 +294,7 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -
     for seed in range(MUTANT_SEEDS_MAX):
         try:
             play(seed)
-        except (AssertionError, ValueError):
+        except (AssertionError, KeyError, ValueError):
             return
     pytest.fail(f"{plant.__name__} is not found")
 

@@ -21,9 +21,17 @@ from data_plane.wire.records import (
     read_batch_header,
 )
 from features.delayed import fold as fold_module
+from features.delayed.commands import (
+    JUDGED_AT_HEADER,
+    Command,
+    Fact,
+    decode_fact,
+    encode_fact,
+)
 from features.delayed.fold import DelayedMessages, make_fold, source_of, source_offset
-from features.delayed.pending_set import PendingSet, entries_in
-from features.delayed.snapshot import runs_named_in
+from features.delayed.names import Names, NameSearch, offset_name
+from features.delayed.pending_entries import entries_in
+from features.delayed.pending_set import PendingSet
 from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 from features.headers import HEADER_RULES
 from tests.log.one_log import START_MS, TOPIC_ID, OneLog
@@ -60,6 +68,25 @@ class DelayedLog(OneLog):
             ]
             self._append(records, FACTS_FLAG)
 
+    def command_some(self, rng: random.Random) -> None:
+        """Cancel or move some of what is pending, with messages in the same batch."""
+        expected = self.expected()
+        records = []
+        for offset in rng.sample(sorted(expected), min(len(expected), rng.randrange(1, 5))):
+            fact = Fact(offset, expected[offset])
+            command = Command(offset, b"", None)
+            if rng.random() < 0.7:
+                new_due_ms = self.now_ms + rng.choice([0, 5, 1_000, 1 << 30])
+                fact = fact._replace(new_due_ms=new_due_ms, message_id=rng.choice([b"", b"a:\xff"]))
+                command = Command(None, b"some", new_due_ms)
+            headers = (command.header, encode_fact(fact), (JUDGED_AT_HEADER, b"%d" % self.now_ms))
+            records.append(NewRecord(self.now_ms, None, None, headers))
+            if rng.random() < 0.3:
+                later = ((DELIVER_AT_HEADER, b"%d" % (self.now_ms + 50)),)
+                records.append(NewRecord(self.now_ms, None, b"", later))
+        if records:
+            self._append(records, HIDDEN_FLAG)
+
     def _append(self, records: list[NewRecord], attributes: int) -> None:
         batch = build_batch(records, attributes=attributes, compression=3)
         self.log.append_as_leader(
@@ -75,6 +102,13 @@ class DelayedLog(OneLog):
                     headers = dict(record.headers)
                     if header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers:
                         pending[record.offset] = deliver_at_ms(headers[DELIVER_AT_HEADER])
+                    if b"tw-cancelled" in headers:
+                        del pending[decode_fact(headers[b"tw-cancelled"]).offset]
+                    if b"tw-moved" in headers:
+                        fact = decode_fact(headers[b"tw-moved"])
+                        assert pending[fact.offset] == fact.due_ms
+                        assert fact.new_due_ms is not None
+                        pending[fact.offset] = fact.new_due_ms
                     if header.attributes & FACTS_FLAG:
                         del pending[source_offset(headers[b"tw-source"])]
         return pending
@@ -87,16 +121,35 @@ class DelayedLog(OneLog):
         expected = self.expected()
         assert found == sorted((due_ms, offset) for offset, due_ms in expected.items())
         assert len(self.fold) == len(expected)
+        self.check_names(expected)
         needed_from = self.fold.needed_from(0)
         assert needed_from is None if not expected else needed_from is not None
         assert not expected or (needed_from or 0) <= min(expected)
         assert (self.log.due_ms is None) is (not expected)
 
+    def check_names(self, expected: dict[int, int]) -> None:
+        """What has moved is found, at its time, whatever else is."""
+        moved = {
+            fact.offset
+            for data in read_all(self.log)
+            for header in iter_batch_headers(data, 0, len(data))
+            for record in decode_batch(data, header.position)
+            for key, value in record.headers
+            if key == b"tw-moved" and (fact := decode_fact(value))
+        }
+        frozen = self.fold.names.freeze()
+        search = NameSearch(self.fs, self.log.folder, frozen)
+        for offset in moved & expected.keys():
+            assert (expected[offset], offset) in search.find(offset_name(offset))
+        search.close()
+        self.fold.names.thaw(frozen)
+
     def upkeep(self) -> None:
-        job = self.fold.pending.upkeep_job(runs_named_in)
-        if job is not None:
+        found = self.fold.upkeep_job()
+        if found is not None:
+            job, finish = found
             job.run()
-            self.fold.pending.finish(job)
+            finish()
 
 
 @pytest.fixture
@@ -111,13 +164,21 @@ def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(fold_module, "PendingSet", SmallSet)
 
+    class SmallNames(Names):
+        def __init__(self, fs: FileSystem, folder: str) -> None:
+            super().__init__(fs, folder, run_entries=4, runs_merged=2)
+
+    monkeypatch.setattr(fold_module, "Names", SmallNames)
+
 
 def step(one: DelayedLog, rng: random.Random) -> None:
     action = rng.random()
-    if action < 0.45:
+    if action < 0.4:
         one.append_some(rng)
-    elif action < 0.6:
+    elif action < 0.5:
         one.fire_some(rng)
+    elif action < 0.6:
+        one.command_some(rng)
     elif action < 0.75:
         one.upkeep()
     elif action < 0.8:

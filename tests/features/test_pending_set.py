@@ -10,13 +10,20 @@ import pytest
 from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 from features.delayed import snapshot
-from features.delayed.pending_set import PendingSet, UpkeepJob, entries_in
+from features.delayed.names import FrozenNames
+from features.delayed.outcomes import Outcomes
+from features.delayed.pending_entries import FrozenPending, entries_in
+from features.delayed.pending_set import PendingSet, UpkeepJob
 from features.delayed.runs import RUN_SUFFIX, entries_of, memory_run, open_run, write_run
 from features.delayed.snapshot import FoldState, runs_named_in
 
 FOLDER = "/log"
 # So few that a short history has all of it.
 NEAR_MAX, NEAR_LOW, RUN_ENTRIES, RUNS_MERGED, DONE_MAX = 16, 4, 8, 3, 6
+
+
+def state_of(frozen: FrozenPending, hidden_from: int = -1, hidden_end: int = -1) -> FoldState:
+    return FoldState(hidden_from, hidden_end, frozen, FrozenNames((), ()), Outcomes())
 
 
 class World:
@@ -30,6 +37,8 @@ class World:
         self.now_ms = 1_000
         self.next_offset = 0
         self.expected: dict[int, int] = {}
+        # When those that were moved were due.
+        self.times: dict[int, list[int]] = {}
         # Those that are durable, by their number.
         self.snapshots: dict[int, dict[int, int]] = {}
         self.snapshots_count = 0
@@ -49,7 +58,7 @@ class World:
         )
 
     def step(self) -> None:
-        choices = [self.add] * 9 + [self.remove] * 3 + [self.work] * 5
+        choices = [self.add] * 9 + [self.remove] * 3 + [self.move] * 4 + [self.work] * 5
         choices += [self.pass_time, self.take_snapshot, self.cut, self.drop_snapshot]
         self.rng.choice(choices)()
 
@@ -67,6 +76,19 @@ class World:
                 offset = self.rng.choice(list(self.expected))
             self.pending.remove(offset)
             del self.expected[offset]
+
+    def move(self) -> None:
+        """To another time, now and then to one at which it was before."""
+        if self.expected:
+            offset = self.rng.choice(list(self.expected))
+            due_ms = self.expected[offset]
+            times = self.times.setdefault(offset, [due_ms])
+            new_due_ms = self.now_ms + self.rng.choice([0, 7, 100, 1_000, 1 << 30])
+            if self.rng.random() < 0.5:
+                new_due_ms = self.rng.choice(times)
+            times.append(new_due_ms)
+            self.pending.move(offset, due_ms, new_due_ms)
+            self.expected[offset] = new_due_ms
 
     def work(self) -> None:
         """Begin upkeep, or do a part of what has begun."""
@@ -98,7 +120,7 @@ class World:
         self.snapshots_count += 1
         number = self.snapshots_count
         file = self.fs.open(self.path(number), create=True)
-        file.write_at(0, snapshot.encode(FoldState(-1, -1, frozen)))
+        file.write_at(0, snapshot.encode(state_of(frozen)))
         self.fs.sync_data(file, SyncSite.SNAPSHOT)
         self.fs.sync_directory(FOLDER, SyncSite.SEGMENT_FOLDER)
         self.pending.thaw(frozen)
@@ -320,7 +342,7 @@ def test_a_run_that_has_gone_makes_its_snapshot_no_snapshot() -> None:
         world.work()
     world.finish() if world.job is not None and world.job.is_done else world.work()
     frozen = world.pending.freeze()
-    data = snapshot.encode(FoldState(5, 9, frozen))
+    data = snapshot.encode(state_of(frozen, 5, 9))
     assert snapshot.decode(data, world.fs, FOLDER).hidden_end == 9
     for name in world.fs.list_directory(FOLDER):
         if name.endswith(RUN_SUFFIX):
@@ -333,6 +355,6 @@ def test_a_run_that_has_gone_makes_its_snapshot_no_snapshot() -> None:
 def test_a_torn_snapshot_is_none(size: int) -> None:
     world = World(1)
     world.add()
-    data = snapshot.encode(FoldState(-1, -1, world.pending.freeze()))
+    data = snapshot.encode(state_of(world.pending.freeze()))
     with pytest.raises(ValueError, match="torn"):
         snapshot.decode(data[:size], world.fs, FOLDER)

@@ -101,6 +101,9 @@ class _AllRules:
     def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         return any(rules.hides(buf, start, end, record_count) for rules in self._rules)
 
+    def has_commands(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return any(rules.has_commands(buf, start, end, record_count) for rules in self._rules)
+
     def hidden_form(
         self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms
     ) -> bytearray:

@@ -16,6 +16,7 @@ Invariants
 
 from __future__ import annotations
 
+import enum
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -84,6 +85,15 @@ class Checked(NamedTuple):
     batches: list[BatchHeader]
     # The configuration for which they were prepared.
     prepared_for: LogConfig | None
+    # Whether it has commands, which are to be judged first (judging.py).
+    has_commands: bool = False
+
+
+class Nothing(enum.Enum):
+    """What a thread has found that was to look at no batch."""
+
+    PAUSED = "the others had their turn"
+    ABANDONED = "nobody waits for this any more"
 
 
 class ProduceChecks:
@@ -206,23 +216,17 @@ class ProduceChecks:
             if batch.attributes & CODEC_MASK:
                 records = self._unpacked(buf, batch, unpacker)
                 batches = [_walked(records, batch)]
-            rules = config.record_rules
+            rules, count = config.record_rules, batch.record_count
             if rules is not None and _check_rules(rules, buf, records, batch):
+                has_commands = rules.has_commands(*_place_of(buf, records, batch), count)
                 buf, batches = _hidden(rules, buf, records, batches[0], terms)
                 start, end = 0, len(buf)
+                if has_commands:
+                    return Checked(buf, start, end, batches, None, has_commands=True)
             records = None
             unpacker.forget()
             batches = _with_max_timestamp(buf, start, batches)
-            timestamp_max = wall_ms + config.message_timestamp_after_max_ms
-            stamps = config.message_timestamp_type == LOG_APPEND_TIME
-            if not stamps and batches[0].max_timestamp > timestamp_max:
-                raise validation.timestamp_error(buf, batches[0], wall_ms, config)
-            if validation.needs_preparation(config):
-                original = buf
-                buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
-                if buf is not original:
-                    start, end = 0, len(buf)
-            return Checked(buf, start, end, batches, config)
+            return _ready(buf, start, end, batches, config, wall_ms, name)
         except (AppendError, InvalidRecords) as error:
             return self.refusal(error)
         finally:
@@ -271,6 +275,34 @@ class ProduceChecks:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 "the batches before it in the request unpack to all that a request may",
             )
+
+
+def ready_to_append(buf: bytearray, config: LogConfig, wall_ms: int, name: str) -> Checked:
+    """A batch that a feature has made of a client's, held against the date, and as the log of
+    partition `name` would make it for `config`. In a worker thread; raises AppendError,
+    InvalidRecords."""
+    return _ready(buf, 0, len(buf), [read_batch_header(buf, 0)], config, wall_ms, name)
+
+
+def _ready(
+    buf: WritableBuffer,
+    start: int,
+    end: int,
+    batches: list[BatchHeader],
+    config: LogConfig,
+    wall_ms: int,
+    name: str,
+) -> Checked:
+    timestamp_max = wall_ms + config.message_timestamp_after_max_ms
+    stamps = config.message_timestamp_type == LOG_APPEND_TIME
+    if not stamps and batches[0].max_timestamp > timestamp_max:
+        raise validation.timestamp_error(buf, batches[0], wall_ms, config)
+    if validation.needs_preparation(config):
+        original = buf
+        buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
+        if buf is not original:
+            start, end = 0, len(buf)
+    return Checked(buf, start, end, batches, config)
 
 
 def _batches_of(

@@ -22,15 +22,16 @@ or without a transactional id TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no transact
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable
 from uuid import UUID
 
 from data_plane.broker.produce.hiding import hiding_terms
+from data_plane.broker.produce.judging import Judged, Judgement, needs_judgement, settled, work_on
 from data_plane.broker.produce.produce_checks import (
     SPECIAL_BATCH_BITS,
     Checked,
+    Nothing,
     ProduceChecks,
     Refusal,
 )
@@ -87,20 +88,9 @@ PARTITIONS_AT_ONCE_MAX = 1_000
 UNANSWERED_WORK_MAX = 64
 
 
-class Nothing(enum.Enum):
-    """What a thread has found that was to look at no batch."""
-
-    PAUSED = "the others had their turn"
-    ABANDONED = "nobody waits for this any more"
-
-
-Found = Checked | Refusal | Nothing
+Found = Checked | Refusal | Judged | Nothing
 
 _NONE = int(ErrorCode.NONE)
-
-
-def _pause() -> Nothing:
-    return Nothing.PAUSED
 
 
 class _Produce:
@@ -126,15 +116,14 @@ class _Produce:
     ) -> None:
         version = context.api_version
         self._view = view = parse_produce(buf, position, end, version)
-        acks = view.acks
         self._services = services
         self._context = context
         self._tenant, self._version = context.names.tenant, version
         self._buf = buf
         self._position = position
         self._end = end
-        self._needs_all = acks == ACKS_ALL
-        tells_records = version >= RECORD_ERRORS_VERSION and acks != ACKS_NONE
+        self._needs_all = view.acks == ACKS_ALL
+        tells_records = version >= RECORD_ERRORS_VERSION and view.acks != ACKS_NONE
         self._checks = ProduceChecks(
             end - position, tells_records, services.loop_bounds.unpacked_bytes_max
         )
@@ -178,7 +167,7 @@ class _Produce:
         for at in range(self._next, len(todo)):
             if at == pause_at:
                 self._next = at
-                self._work_elsewhere(_pause)
+                self._work_elsewhere(lambda: Nothing.PAUSED)
                 return False
             topic, topic_id, piece, answer = todo[at]
             if self._kept is not None and not may_still_append(self._context, topic, answer):
@@ -233,7 +222,11 @@ class _Produce:
         prepared_for: LogConfig | None = None,
     ) -> None:
         if batches[0].attributes & SPECIAL_BATCH_BITS:
-            self._refuse_special_batch(batches[0].is_control, partition, answer)
+            self._services.counters.refused_batches += 1
+            if batches[0].is_control:
+                refuse_control_records(partition, answer)
+            else:
+                refuse_transaction(self._context, self._view.transactional_id, answer)
             return
         try:
             result = partition.append_as_leader(
@@ -243,8 +236,8 @@ class _Produce:
             answer.fail(error.error_code, str(error))
             return
         except (AppendError, InvalidRecords) as error:
-            is_small = prepared_for is None
-            self._refuse(self._checks.refusal(error, is_small=is_small), partition, answer)
+            refusal = self._checks.refusal(error, is_small=prepared_for is None)
+            self._refuse(refusal, partition, answer)
             return
         counters = self._services.counters
         counters.produced_batches += 1
@@ -287,14 +280,21 @@ class _Produce:
             self._kept, self._buf = kept, kept.buf
         return kept
 
-    def _work_elsewhere(self, work: Callable[[], Found]) -> None:
-        """Go on with what `work` finds in a thread."""
+    def _work_elsewhere(
+        self, work: Callable[[], Found], judgement: Judgement | None = None
+    ) -> None:
+        """Go on with what `work` finds in a thread, which may be that of a judgement."""
         self._keep()
 
         def look() -> Found:
             return Nothing.ABANDONED if self._is_abandoned() else work()
 
-        self._services.request_work.submit(self._context, look, self._looked)
+        def looked(found: Found | None, error: BaseException | None) -> None:
+            if judgement is not None:
+                judgement.judged()
+            self._looked(found, error)
+
+        self._services.request_work.submit(self._context, look, looked)
 
     def _is_abandoned(self) -> bool:
         """Whether nobody waits for this any more, or nobody speaks. Who wants no answer may close
@@ -323,10 +323,7 @@ class _Produce:
             if self._failure is not None:
                 raise self._failure
             if found is not Nothing.ABANDONED and not self._is_abandoned():
-                if not isinstance(found, Nothing):
-                    self._take_up(found, now_ms)
-                    self._next += 1
-                is_over = self.append_rest(now_ms)
+                is_over = self._go_on(found, now_ms)
                 if is_over:
                     self._complete()
         except CloseConnection as close:
@@ -337,6 +334,13 @@ class _Produce:
         finally:
             if is_over:
                 kept.release()
+
+    def _go_on(self, found: Found, now_ms: int) -> bool:
+        if not isinstance(found, Nothing):
+            if not self._take_up(found, now_ms):
+                return False
+            self._next += 1
+        return self.append_rest(now_ms)
 
     def _awaits_load(
         self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
@@ -352,25 +356,32 @@ class _Produce:
         self._keep()
         return True
 
-    def _take_up(self, found: Checked | Refusal, now_ms: int) -> None:
+    def _take_up(self, found: Checked | Refusal | Judged, now_ms: int) -> bool:
+        """Store it, or say why not. False when a thread has to judge it, first or once more."""
         topic, topic_id, piece, answer = self._todo[self._next]
         if not may_still_append(self._context, topic, answer):
-            return
+            return True
         # It may lead no longer, or be gone.
         partition = self._find(topic_id, piece, answer)
         if partition is None:
-            return
+            return True
+        found, judgement = settled(found, partition)
         if isinstance(found, Refusal):
             self._refuse(found, partition, answer)
-        else:
-            buf, start, end, batches, prepared_for = found
-            self._store(partition, answer, buf, start, end, batches, now_ms, prepared_for)
-            if batches[0].attributes & HIDDEN_FLAG:
-                self._services.hidden_appended(partition)
+            return True
+        if needs_judgement(found, partition.log):
+            self._work_elsewhere(*work_on(self._services, self._checks, partition, found, now_ms))
+            return False
+        buf, start, end, batches, prepared_for, _ = found
+        self._store(partition, answer, buf, start, end, batches, now_ms, prepared_for)
+        if batches[0].attributes & HIDDEN_FLAG:
+            if judgement is not None and answer.error_code == _NONE:
+                judgement.stored()
+            self._services.hidden_appended(partition)
+        return True
 
     def _complete(self) -> None:
-        answer = self.answer()
-        deferred = self._deferred
+        answer, deferred = self.answer(), self._deferred
         if deferred is None:
             assert answer is None
         elif isinstance(answer, Deferred):
@@ -462,15 +473,6 @@ class _Produce:
         answer.fail(refusal.error_code, refusal.message, refusal.named)
         if refusal.tells_log_start:
             answer.log_start_offset = partition.log.log_start_offset
-
-    def _refuse_special_batch(
-        self, is_control: bool, partition: Partition, answer: PartitionAnswer
-    ) -> None:
-        self._services.counters.refused_batches += 1
-        if is_control:
-            refuse_control_records(partition, answer)
-        else:
-            refuse_transaction(self._context, self._view.transactional_id, answer)
 
 
 def handle_produce(

@@ -1,0 +1,53 @@
+"""Hidden originals, read from the log; in a worker thread.
+
+Deliberately absent: which of them are pending.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from data_plane.log.log import Log
+from data_plane.wire.kernel_types import HIDDEN_FLAG
+from data_plane.wire.records import Record, decode_batch, read_batch_header
+from features.delayed.times import DELIVER_AT_HEADER
+
+# Batches that are unpacked at a time.
+BATCHES_KEPT_MAX: Final = 16
+
+
+class Originals:
+    """Reads records, and keeps the last batches."""
+
+    def __init__(self, log: Log, end_offset: int) -> None:
+        self._log = log
+        self._end_offset = end_offset
+        # By its base offset: where each ends, and its records if they are of a flagged batch.
+        self._kept: dict[int, tuple[int, dict[int, Record]]] = {}
+        self.compression = 0
+
+    def find(self, offset: int) -> Record | None:
+        """The record of a flagged batch, hidden or not. Raises LogError and InvalidRecords."""
+        for base_offset, (next_offset, records) in self._kept.items():
+            if base_offset <= offset < next_offset:
+                return records.get(offset)
+        read = self._log.read_held(offset, max_offset=self._end_offset)
+        data = b"".join(bytes(buffer) for buffer in read.buffers)
+        if not data:
+            return None
+        header = read_batch_header(data, 0)
+        records = {}
+        if header.attributes & HIDDEN_FLAG:
+            self.compression = header.compression
+            records = {record.offset: record for record in decode_batch(data, 0)}
+        if len(self._kept) >= BATCHES_KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        self._kept[header.base_offset] = header.next_offset, records
+        return records.get(offset)
+
+    def find_message(self, offset: int) -> Record | None:
+        """The delayed message at `offset`, pending or not. Raises as `find`."""
+        record = self.find(offset)
+        if record is None or all(key != DELIVER_AT_HEADER for key, _ in record.headers):
+            return None
+        return record
