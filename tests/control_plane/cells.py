@@ -6,6 +6,7 @@ since the cell is one for a module, and rows are rolled back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,6 +40,7 @@ class CellProcess:
         authority: Authority,
         name: str = "cell",
         module: str = "data_plane.server",
+        set: Mapping[str, str] | None = None,
     ) -> None:
         self._kept = KeptPort(), KeptPort()
         self.admin_endpoint, self.users = (f"127.0.0.1:{kept.port}" for kept in self._kept)
@@ -46,6 +48,7 @@ class CellProcess:
         properties = cell_admin_settings(files) | {
             LISTENER: self.admin_endpoint,
             "sasl.enabled.mechanisms": MECHANISM,
+            **(set or {}),
         }
         self.broker = BrokerProcess(
             folder,

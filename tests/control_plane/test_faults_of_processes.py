@@ -361,7 +361,7 @@ def run_with_faults(
         finally:
             for actor in actors:
                 actor.finish()
-        assert running.ended() == {}
+        assert not running.ended(), running.ended()
         settled_s = wait_until_settled(tenants)
         wait_until_adopted(cell, tenants[0])
         print(
