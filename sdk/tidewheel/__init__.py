@@ -14,11 +14,13 @@ from tidewheel.errors import TidewheelError
 from tidewheel.headers import DELAY_LEVELS
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
 from tidewheel.message import Message, ProducerRecord, Receipt, TopicPartition
+from tidewheel.nacks import DeadLetter, RetryLater
 from tidewheel.producer import SendSummary, Topic
+from tidewheel.retry_policy import Delays, Exponential, Fixed, Linear, RetryPolicy
 from tidewheel.sender import Delivery
 from tidewheel.serialization import from_json, from_text, to_json
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
-from tidewheel.subscriber import RetryInPlace
+from tidewheel.subscriber_options import RetryInPlace
 from tidewheel.subscriptions import Subscription
 
 __all__ = [
@@ -30,7 +32,12 @@ __all__ = [
     "Consumer",
     "ConsumerInterceptor",
     "ConsumerSettings",
+    "DeadLetter",
+    "Delays",
     "Delivery",
+    "Exponential",
+    "Fixed",
+    "Linear",
     "Message",
     "PartitionLag",
     "ProducerInterceptor",
@@ -38,6 +45,8 @@ __all__ = [
     "ProducerSettings",
     "Receipt",
     "RetryInPlace",
+    "RetryLater",
+    "RetryPolicy",
     "SendSummary",
     "Subscription",
     "TidewheelError",

@@ -16,12 +16,19 @@ from tidewheel.errors import (
     GroupNotEmpty,
     GroupNotFound,
     InvalidRequest,
+    RetriesUnsupported,
     TopicExists,
     TopicNotFound,
 )
 from tidewheel.filters import Filter
 from tidewheel.headers import epoch_ms
 from tidewheel.message import TopicPartition
+from tidewheel.retry_policy import (
+    BACKOFF_PROPERTY,
+    POLICY_PROPERTIES,
+    RetryPolicy,
+    policy_of,
+)
 from tidewheel.subscriptions import FILTER_PROPERTY, SOURCE_PROPERTY, Subscription
 from tidewheel.transport.port import (
     ClusterInfo,
@@ -145,19 +152,44 @@ class Admin:
         value = "true" if is_draining else None
         await self._requests.alter_broker_configs(broker_id, {DRAIN_PROPERTY: value})
 
-    async def create_subscription(self, name: str, source: str, filter: str = "") -> Subscription:
+    async def create_subscription(
+        self, name: str, source: str, filter: str = "", *, retry: RetryPolicy | None = None
+    ) -> Subscription:
         """Make a topic that shows the messages of `source` whose tags match; "" shows all.
 
-        `source` was created with tidewheel.headers=true. Raises TopicExists, InvalidFilter, and
+        `source` was created with tidewheel.headers=true. What is nacked comes back by `retry`;
+        without one, by the brokers' defaults. Raises TopicExists, InvalidFilter, and
         InvalidRequest with the broker's words.
         """
         Filter(filter)
         configs = {SOURCE_PROPERTY: source, FILTER_PROPERTY: filter}
+        if retry is not None:
+            configs |= retry.configs()
         await self._requests.create_topic(name, -1, -1, configs)
         return Subscription(name, source, filter)
 
     async def subscription(self, name: str) -> Subscription:
         """What a subscription reads. Raises TopicNotFound, InvalidRequest for any other topic."""
+        values = await self._subscription_configs(name)
+        return Subscription(name, values[SOURCE_PROPERTY], values.get(FILTER_PROPERTY, ""))
+
+    async def retry_policy(self, name: str) -> RetryPolicy:
+        """When and how often nacked messages of a subscription come back. Raises TopicNotFound,
+        InvalidRequest for any other topic, RetriesUnsupported."""
+        values = await self._subscription_configs(name)
+        if BACKOFF_PROPERTY not in values:
+            raise RetriesUnsupported(f'The brokers have no retries for "{name}"')
+        return policy_of({key: values[key] for key in POLICY_PROPERTIES if key in values})
+
+    async def set_retry_policy(self, name: str, policy: RetryPolicy) -> None:
+        """Another one, for what is nacked from now on. Raises as `retry_policy`."""
+        await self.retry_policy(name)
+        wanted = policy.configs()
+        await self._requests.alter_configs(
+            name, {key: wanted.get(key) for key in POLICY_PROPERTIES}
+        )
+
+    async def _subscription_configs(self, name: str) -> dict[str, str]:
         try:
             entries = await self._requests.configs(name)
         except TopicNotFound as error:
@@ -168,7 +200,7 @@ class Admin:
         values = {entry.name: entry.value or "" for entry in entries}
         if not values.get(SOURCE_PROPERTY):
             raise InvalidRequest(f'The topic "{name}" is no subscription', hint="Choose another")
-        return Subscription(name, values[SOURCE_PROPERTY], values.get(FILTER_PROPERTY, ""))
+        return values
 
     async def edit_subscription(self, name: str, filter: str) -> Subscription:
         """Another filter, for all who read it, from their next fetch on; offsets stay."""

@@ -17,7 +17,8 @@ from typing import Any, Final, TypeVar
 
 from tidewheel.client import Client
 from tidewheel.errors import ClientClosed, ConfigurationError
-from tidewheel.subscriber import Handler, Subscriber, SubscriberOptions
+from tidewheel.subscriber import Subscriber
+from tidewheel.subscriber_options import Handler, SubscriberOptions
 
 H = TypeVar("H", bound=Handler)
 
@@ -51,6 +52,9 @@ class App:
     def subscriber(self, *topics: str, group: str, **options: Any) -> Callable[[H], H]:
         """Decorate a function `(message)`, plain or async, to handle messages of these topics.
 
+        Of a subscription (`retry`, `filter`, or its name) the function may raise
+        `RetryLater("10m")` and `DeadLetter("why")`, whatever `on_error` says of other exceptions.
+
         Args:
             topics: names, or regular expressions that start with "^".
             group: the consumer group.
@@ -58,7 +62,10 @@ class App:
                 concurrency (16): handlers running at once.
                 commit ("after"): at-least-once; "before": at-most-once.
                 start ("earliest"): where to begin without a committed offset.
-                on_error: `RetryInPlace(...)` (default), "stop" or "skip".
+                retry: a policy such as `Exponential("5s", cap="2h", attempts=16)`: what the handler
+                    raises for comes back by it, run by the brokers, while others go on.
+                on_error: `RetryInPlace(...)`, "stop", "skip" or "nack". The default is "nack" with
+                    `retry`, and else `RetryInPlace()`.
                 key_order (True): messages of equal keys one at a time, in order.
                 buffer_max (1000): messages fetched ahead.
                 drain_timeout_s (30): how long running handlers may take when partitions or the

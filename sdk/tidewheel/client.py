@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -15,8 +16,10 @@ from tidewheel.errors import ClientClosed, ConfigurationError
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
 from tidewheel.leaderless import Reasons, raise_if_stalled
 from tidewheel.message import Receipt
+from tidewheel.nacks import Nacker
 from tidewheel.partitioner import Partitioner
 from tidewheel.producer import Topic
+from tidewheel.retry_policy import RetryPolicy
 from tidewheel.sender import Sender
 from tidewheel.serialization import Deserializer, Serializer
 from tidewheel.settings import (
@@ -76,6 +79,8 @@ class Client:
         self._consumer_interceptors = tuple(consumer_interceptors)
         self._transport = transport or LibrdkafkaTransport(access, self.settings)
         self._sender: Sender | None = None
+        # Where the client's messages wait for fewer replicas than nacks do, a sender for these.
+        self._nack_sender: asyncio.Task[Sender] | None = None
         self._consumers: set[Consumer] = set()
         self._state = "new"
 
@@ -104,7 +109,7 @@ class Client:
         if self._state == "new":
             await self._transport.open()
             self._state = "open"
-            self._sender = await self._make_sender()
+            self._sender = await self._make_sender(self._producer_settings)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Close consumers, flush, let go. Raises DeliveryTimedOut when messages are left over."""
@@ -118,6 +123,8 @@ class Client:
             try:
                 if self._sender is not None:
                     await self._sender.close(timeout_s)
+                if self._nack_sender is not None:
+                    await (await self._nack_sender).close(timeout_s)
             finally:
                 await self._transport.close()
 
@@ -201,6 +208,7 @@ class Client:
         group: str | None = None,
         filter: str | None = None,
         subscription: str | None = None,
+        retry: RetryPolicy | None = None,
         start: Start = "earliest",
         commit: Commit = "after",
         settings: ConsumerSettings | None = None,
@@ -223,6 +231,10 @@ class Client:
                 one than it has gets SubscriptionConflict, and the others go on; the filter is
                 changed for all of them by `admin.edit_subscription`.
             subscription: its name; "TOPIC.GROUP" if not given.
+            retry: when and how often messages come back that are nacked (`Consumer.nack`), for
+                example `Exponential("5s", cap="2h", attempts=16)`. Goes with a subscription, too,
+                which is made with this policy; without filter= it has all messages. A subscription
+                that is there keeps its own (`admin.set_retry_policy`).
             start: where to begin without a committed offset: "earliest", "latest", an aware
                 datetime, a timedelta back from now, or (without a group) an offset. In a
                 partition that keeps no such offset: the nearest that it has.
@@ -233,13 +245,13 @@ class Client:
         """
         self._require_open()
         wanted = None
-        if filter is not None:
-            wanted = wanted_by(topics, group, filter, subscription)
+        if filter is not None or retry is not None:
+            wanted = wanted_by(topics, group, filter or "", subscription)
             topics = (wanted.name,)
         elif subscription is not None:
             raise ConfigurationError(
                 "subscription= names what filter= makes",
-                hint="Give filter=, or subscribe to it by its name, as to any topic",
+                hint="Give filter= or retry=, or subscribe to it by its name, as to any topic",
             )
         options = ConsumerOptions(
             topics,
@@ -254,8 +266,10 @@ class Client:
             on_revoked,
             on_lost,
             wanted,
+            retry,
         )
-        consumer = Consumer(self._transport, options, self._consumers.discard)
+        nacker = self._make_nacker(options.settings)
+        consumer = Consumer(self._transport, options, nacker, self._consumers.discard)
         self._consumers.add(consumer)
         return consumer
 
@@ -265,16 +279,28 @@ class Client:
                 "The client is not open" if self._state == "new" else "The client is closed"
             )
 
-    async def _make_sender(self) -> Sender:
-        sender = Sender(
-            self._producer_settings, self._producer_interceptors, _log_broken_interceptor
-        )
-        sender.transport = await self._transport.producer(self._producer_settings, sender.on_due)
+    async def _make_sender(self, settings: ProducerSettings) -> Sender:
+        sender = Sender(settings, self._producer_interceptors, _log_broken_interceptor)
+        sender.transport = await self._transport.producer(settings, sender.on_due)
         sender.why = Reasons(Admin(self._transport)).of
         return sender
 
     async def _ready_sender(self) -> Sender:
         return self._opened_sender()
+
+    def _make_nacker(self, settings: ConsumerSettings) -> Nacker:
+        who = settings.instance_id or self.settings.client_id
+        return Nacker(self._ready_nack_sender, lambda: self._transport.admin, who)
+
+    async def _ready_nack_sender(self) -> Sender:
+        """A nack that gets lost would be a message that gets lost."""
+        sender = self._opened_sender()
+        if self._producer_settings.acks == "all":
+            return sender
+        if self._nack_sender is None:
+            settings = replace(self._producer_settings, acks="all", idempotent=None)
+            self._nack_sender = asyncio.create_task(self._make_sender(settings))
+        return await asyncio.shield(self._nack_sender)
 
     def _opened_sender(self) -> Sender:
         self._require_open()

@@ -10,6 +10,7 @@ committed but by `commit`.
 Invariants
 - Offsets of a partition are committed only while the partition is assigned: what was lost is
   forgotten, together with the messages of it that were fetched ahead.
+- Nothing is committed by itself past a message whose nack has failed (held.py).
 - Application code (callbacks, deserializers, interceptors) runs on the event loop only.
 """
 
@@ -30,8 +31,10 @@ from tidewheel.errors import (
     CommitFailed,
     ConfigurationError,
 )
-from tidewheel.headers import epoch_ms
+from tidewheel.headers import Duration, epoch_ms, retry_delay_ms
+from tidewheel.held import HeldBack
 from tidewheel.message import Message, TopicPartition
+from tidewheel.nacks import Nack, Nacker, class_name
 from tidewheel.subscriptions import ensure
 from tidewheel.transport.librdkafka.connection import logger
 from tidewheel.transport.port import ConsumerPlan, ConsumerTransport, Transport
@@ -52,9 +55,12 @@ class Consumer:
         self,
         transport: Transport,
         options: ConsumerOptions,
+        nacker: Nacker,
         on_close: Callable[[Consumer], None] | None = None,
     ) -> None:
         self.options = options
+        self.nacker = nacker
+        self._held = HeldBack(nacker)
         self._parent = transport
         self._on_close = on_close
         self._transport: ConsumerTransport | None = None
@@ -117,7 +123,7 @@ class Consumer:
                 "A pattern needs a group", hint="Name the topics, or give group="
             )
         if options.subscription is not None:
-            await ensure(Admin(self._parent), options.subscription)
+            await ensure(Admin(self._parent), options.subscription, options.retry)
         reset = options.start if isinstance(options.start, str) else "earliest"
         plan = ConsumerPlan(options.topics, options.group, reset, options.settings)
         transport = await self._parent.consumer(plan, self)
@@ -318,18 +324,56 @@ class Consumer:
             in_hand = [*self._current_batch, *([self._current] if self._current else [])]
             for message in in_hand:
                 offsets[message.topic_partition] = message.offset + 1
+            offsets = self._held.committable(offsets)
         await transport.commit(offsets)
         for partition, offset in offsets.items():
             # What is due must not take back a commit that went further.
             if self._processed.get(partition, offset + 1) <= offset:
                 del self._processed[partition]
 
+    async def nack(
+        self,
+        messages: Message | Sequence[Message],
+        *,
+        delay: Duration | None = None,
+        reason: str = "",
+        error: BaseException | None = None,
+    ) -> None:
+        """These have failed: they come back to this subscription, without keeping others waiting.
+
+        After `delay`, or else the delay of their attempt by the subscription's policy; after the
+        last attempt they are dead letters. `reason` and the class of `error` are shown with them.
+        Returns when the brokers have that; from then on they count as processed as any message
+        does. Repeating it changes nothing. Raises NackFailed, and InvalidRequest for messages of a
+        plain topic; what was not nacked is not committed by itself, and is delivered again.
+        """
+        delay_ms = None if delay is None else retry_delay_ms(delay)
+        await self._held.nack(
+            [Nack(one, delay_ms, *_told(reason, error)) for one in _listed(messages)]
+        )
+
+    async def dead_letter(
+        self,
+        messages: Message | Sequence[Message],
+        reason: str = "",
+        *,
+        error: BaseException | None = None,
+    ) -> None:
+        """These go to the dead-letter topic at once. Returns and raises as `nack`."""
+        await self._held.nack(
+            [Nack(one, None, *_told(reason, error), True) for one in _listed(messages)]
+        )
+
+    def held_back(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Next offsets, none of them past what could not be nacked; for `sync`."""
+        return self._held.committable(offsets)
+
     async def _commit_quietly(self) -> None:
         """Commit processed offsets; when that fails they stay due for the next time."""
         self._next_commit_s = self._now_s() + self.options.settings.commit_interval_ms / 1000
         if not self._processed or self._transport is None:
             return
-        due = {TopicPartition(*p): o for p, o in self._processed.items()}
+        due = self._held.committable({TopicPartition(*p): o for p, o in self._processed.items()})
         try:
             await self._transport.commit(due)
         except CommitFailed as failed:
@@ -431,6 +475,7 @@ class Consumer:
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         gone = frozenset(partitions)
+        self._held.forget(gone)
         self._buffer = deque(m for m in self._buffer if m.topic_partition not in gone)
         self._stash = [m for m in self._stash if m.topic_partition not in gone]
         self._current_batch = [m for m in self._current_batch if m.topic_partition not in gone]
@@ -448,3 +493,14 @@ async def _call(callback: RebalanceCallback | None, partitions: Sequence[TopicPa
         result = callback(list(partitions))
         if inspect.isawaitable(result):
             await result
+
+
+def _listed(messages: Message | Sequence[Message]) -> Sequence[Message]:
+    return [messages] if isinstance(messages, Message) else messages
+
+
+def _told(reason: str, error: BaseException | None) -> tuple[str, str]:
+    """The reason and the exception that brokers show."""
+    if error is None:
+        return reason, ""
+    return reason or str(error) or repr(error), class_name(error)

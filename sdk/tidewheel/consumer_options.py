@@ -11,6 +11,7 @@ from typing import Literal
 from tidewheel.errors import ConfigurationError, DeserializationFailed, InterceptorFailed
 from tidewheel.interceptors import ConsumerInterceptor
 from tidewheel.message import Message, TopicPartition
+from tidewheel.retry_policy import RetryPolicy
 from tidewheel.serialization import Deserializer
 from tidewheel.settings import ConsumerSettings
 from tidewheel.subscriptions import Subscription
@@ -37,6 +38,8 @@ class ConsumerOptions:
     on_lost: RebalanceCallback | None = None
     # What is read under the only name in `topics`, and made when it is not there.
     subscription: Subscription | None = None
+    # What it begins with when it is made.
+    retry: RetryPolicy | None = None
 
     def __post_init__(self) -> None:
         if not self.topics:

@@ -13,7 +13,7 @@ Invariants
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -220,6 +220,35 @@ class BatchSendFailed(SendError):
         self.first_error = first_error
 
 
+class RetriesUnsupported(Unsupported):
+    """The brokers do not run retries, or not yet."""
+
+    default_hint = (
+        "Retries are run by Tidewheel brokers that have a level of the feature tidewheel.retries. "
+        "Until then leave retry= out, and call handlers again in this process: "
+        "on_error=RetryInPlace(...)"
+    )
+
+
+class NackFailed(SendError):
+    """Messages that failed could not be given back. They are in `.consumed`, and nothing of them is
+    committed: they are delivered again."""
+
+    default_hint = "Nack them again: repeating a nack changes nothing"
+    refused_hint = (
+        "The broker takes no such nack: the message is gone from its topic, the subscription was "
+        "made anew, or the cell has no level of the feature tidewheel.retries yet. The broker's "
+        "log says which"
+    )
+
+    def __init__(self, message: str, *, consumed: Sequence[Message], cause: TidewheelError) -> None:
+        is_refused = isinstance(cause, MessageRefused)
+        hint = self.refused_hint if is_refused else cause.hint or self.default_hint
+        super().__init__(message, hint=hint, kafka_name=cause.kafka_name)
+        self.consumed = tuple(consumed)
+        self.retriable = cause.retriable
+
+
 class SerializationFailed(SendError):
     """A serializer could not turn the key or value into bytes. Nothing was sent."""
 
@@ -283,8 +312,8 @@ class HandlerFailed(ConsumerError):
 
     default_hint = "Correct the handler and start again: this message is delivered first"
 
-    def __init__(self, message: str, *, consumed: Message) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, consumed: Message, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
         self.consumed = consumed
 
 

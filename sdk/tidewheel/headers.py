@@ -35,7 +35,10 @@ _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_
 _DURATION: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 
 
-def duration_ms(value: str | float | timedelta, *, what: str = "delay") -> int:
+Duration = str | float | timedelta
+
+
+def duration_ms(value: Duration, *, what: str = "delay") -> int:
     """Milliseconds of `"30m"`, `"1500ms"`, a timedelta, or a number of seconds.
 
     >>> duration_ms("30m"), duration_ms(1.5), duration_ms(timedelta(days=2))
@@ -56,6 +59,26 @@ def duration_ms(value: str | float | timedelta, *, what: str = "delay") -> int:
     if milliseconds < 0:
         raise ConfigurationError(f"{what} {value!r} is negative", hint="Give a duration from 0 up")
     return milliseconds
+
+
+def retry_delay_ms(value: Duration) -> int:
+    """Milliseconds of a retry's delay. Raises ConfigurationError for one that brokers refuse."""
+    milliseconds = duration_ms(value)
+    if not 1 <= milliseconds <= DELAY_MS_MAX:
+        raise ConfigurationError(
+            f"A retry after {value!r}", hint="A delay is at least 1 ms and at most ten years"
+        )
+    return milliseconds
+
+
+def duration_text(milliseconds: int) -> str:
+    """A duration in the largest unit that says it in whole numbers.
+
+    >>> duration_text(5_400_000), duration_text(1_500)
+    ('90m', '1500ms')
+    """
+    size, unit = max((size, unit) for unit, size in _UNIT_MS.items() if milliseconds % size == 0)
+    return f"{milliseconds // size}{unit}"
 
 
 def epoch_ms(value: datetime | int, *, what: str = "deliver_at") -> int:

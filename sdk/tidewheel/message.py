@@ -19,6 +19,7 @@ Headers = Iterable[tuple[str, HeaderValue]]
 
 TAG_HEADER = "tw-tag"
 ID_HEADER = "tw-id"
+ATTEMPT_HEADER = "tw-attempt"
 
 
 class TopicPartition(NamedTuple):
@@ -127,6 +128,14 @@ class Message:
     def id(self) -> bytes | None:
         """The message id the producer gave, if any."""
         return self.header(ID_HEADER)
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of the message this is, 1 for the first one. Of a dead letter: how many
+        there were. Brokers count, by its nacks: what was delivered again without one, after a crash
+        or when partitions moved, is the same attempt."""
+        value = self.header(ATTEMPT_HEADER)
+        return int(value) if value is not None and value.isdigit() else 1
 
     def header(self, name: str) -> bytes | None:
         """The value of the last header of that name, or None."""

@@ -6,8 +6,8 @@ what is committed is the longest finished prefix of each partition (see `waterma
 
 Invariants
 - commit="after": an offset is committed only when every message below it is done, that is,
-  handled or skipped by the error policy. commit="before": a message's offset is committed
-  before its handler starts.
+  handled, nacked, or skipped by the error policy (handling.py). commit="before": a message's
+  offset is committed before its handler starts.
 - Partitions revoked: waiting messages are dropped, running handlers are awaited (up to the drain
   time-out), and only then is the partition given up. Partitions lost: nothing of them is
   committed any more, whatever their handlers still do.
@@ -19,26 +19,15 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final, Literal
+from collections.abc import Awaitable, Hashable, Sequence
+from typing import Any, Final
 
 from tidewheel.client import Client
-from tidewheel.consumer_options import Commit, Start, prepare
-from tidewheel.errors import (
-    CommitFailed,
-    ConfigurationError,
-    DeserializationFailed,
-    HandlerFailed,
-    InterceptorFailed,
-)
-from tidewheel.headers import duration_ms
+from tidewheel.errors import CommitFailed, ConfigurationError, HandlerFailed
+from tidewheel.handling import Handling, Turn
 from tidewheel.lanes import KeyLanes
 from tidewheel.message import Message, TopicPartition
-from tidewheel.serialization import Deserializer
-from tidewheel.settings import ConsumerSettings
+from tidewheel.subscriber_options import Handler, SubscriberOptions
 from tidewheel.transport.librdkafka.connection import logger
 from tidewheel.watermark import CommitWatermark
 
@@ -48,75 +37,6 @@ ROOM_WAIT_S: Final = 0.5
 """How long a full buffer may keep us from polling before partitions are paused instead."""
 YIELD_EVERY: Final = 64
 """Handlers that never wait let other tasks run after so many messages."""
-
-Handler = Callable[[Message], Awaitable[None] | None]
-Duration = str | float | timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class RetryInPlace:
-    """Call the handler again with the same message after growing pauses.
-
-    The messages of the same key wait meanwhile; others go on. After `attempts` calls in all,
-    `then` decides: "stop" ends the app with HandlerFailed and the message is delivered again on
-    the next start; "skip" logs the error and counts the message as done. `attempts=None` never
-    gives up.
-    """
-
-    first: Duration = "500ms"
-    factor: float = 2.0
-    cap: Duration = "30s"
-    attempts: int | None = 5
-    then: Literal["stop", "skip"] = "stop"
-
-    def pause_s(self, attempt: int) -> float:
-        """Seconds to wait after the attempt of that number, counted from 1."""
-        cap_s = duration_ms(self.cap, what="cap") / 1000
-        first_s = duration_ms(self.first, what="first") / 1000
-        exponent = min(attempt - 1, 64)
-        return min(cap_s, first_s * self.factor**exponent)
-
-
-OnError = RetryInPlace | Literal["stop", "skip"]
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriberOptions:
-    """What `App.subscriber` was asked for."""
-
-    topics: tuple[str, ...]
-    group: str
-    concurrency: int = 16
-    commit: Commit = "after"
-    start: Start = "earliest"
-    on_error: OnError = RetryInPlace()
-    key_order: bool = True
-    buffer_max: int = 1_000
-    drain_timeout_s: float = 30.0
-    settings: ConsumerSettings | None = None
-    key_deserializer: Deserializer | None = None
-    value_deserializer: Deserializer | None = None
-    filter: str | None = None
-    subscription: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.commit not in ("before", "after"):
-            raise ConfigurationError(f"commit={self.commit!r}", hint="Use before or after")
-        if self.concurrency < 1 or self.buffer_max < 1:
-            raise ConfigurationError(
-                "concurrency and buffer_max must be at least 1", hint="Give larger numbers"
-            )
-        if not isinstance(self.on_error, RetryInPlace) and self.on_error not in ("stop", "skip"):
-            raise ConfigurationError(
-                f"on_error={self.on_error!r}", hint='Use RetryInPlace(...), "stop" or "skip"'
-            )
-
-    @property
-    def retry(self) -> RetryInPlace:
-        """The error policy in its general form."""
-        if isinstance(self.on_error, RetryInPlace):
-            return self.on_error
-        return RetryInPlace(attempts=1, then=self.on_error)
 
 
 class _Partition:
@@ -137,14 +57,13 @@ class Subscriber:
 
     def __init__(self, client: Client, options: SubscriberOptions, handler: Handler) -> None:
         self.options = options
-        self._handler = handler
         self._clock = client.clock
-        self._retry = options.retry
         self._consumer = client.subscribe(
             *options.topics,
             group=options.group,
             filter=options.filter,
             subscription=options.subscription,
+            retry=options.retry,
             start=options.start,
             commit="manual",
             settings=options.settings,
@@ -152,6 +71,9 @@ class Subscriber:
             value_deserializer=options.value_deserializer,
             on_revoked=self._on_revoked,
             on_lost=self._on_lost,
+        )
+        self._handling = Handling(
+            handler, self._consumer.options, options.in_place, self._consumer.nacker
         )
         self._interval_s = self._consumer.options.settings.commit_interval_ms / 1000
         self._lanes: KeyLanes[tuple[Message, _Partition]] = KeyLanes()
@@ -174,6 +96,7 @@ class Subscriber:
     async def run(self) -> None:
         """Fetch and handle until stopped. Raises HandlerFailed and consumer errors."""
         await self._consumer.open()
+        await self._require_subscriptions()
         committing = asyncio.create_task(self._commit_regularly())
         try:
             while not self._stopping.is_set():
@@ -186,6 +109,18 @@ class Subscriber:
             await self._drain()
         if self._failure is not None:
             raise self._failure
+
+    async def _require_subscriptions(self) -> None:
+        """Where what fails is nacked, that has to be possible: say so before anything fails."""
+        if self.options.in_place.then != "nack":
+            return
+        for topic in self._consumer.options.topics:
+            if topic.startswith("^") or await self._consumer.nacker.is_subscription(topic):
+                continue
+            raise ConfigurationError(
+                f'"{topic}" is no subscription: what fails of it cannot be nacked',
+                hint="Give retry=Exponential(...), which makes one over it, or another on_error=",
+            )
 
     async def _step(self) -> None:
         """Wait for room, fetch, hand out."""
@@ -271,46 +206,19 @@ class Subscriber:
                 self._spawn()
 
     async def _handle(self, message: Message, partition: _Partition) -> bool:
-        """Whether the message is done: handled, or skipped by the policy."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                result = self._handler(prepare(message, self._consumer.options))
-                if inspect.isawaitable(result):
-                    await result
-            except Exception as error:
-                # What cannot be read now cannot be read later.
-                hopeless = isinstance(error, DeserializationFailed | InterceptorFailed)
-                if hopeless or attempt == self._retry.attempts:
-                    return self._give_up(message, error, attempt)
-                pause_s = self._retry.pause_s(attempt)
-                logger.warning(
-                    "Handling %r failed (attempt %d), again in %.3g s: %r",
-                    message,
-                    attempt,
-                    pause_s,
-                    error,
-                )
-                if not await self._pause(pause_s, partition):
-                    return False
-            else:
-                return True
-
-    def _give_up(self, message: Message, error: Exception, attempt: int) -> bool:
-        if self._retry.then == "skip":
-            logger.error(
-                "Skipping %r after %d attempts: %r", message, attempt, error, exc_info=error
-            )
-            return True
-        if self._failure is None:
-            failure = HandlerFailed(
-                f"Handling {message!r} failed {attempt} times: {error!r}", consumed=message
-            )
-            failure.__cause__ = error
-            self._failure = failure
-        self.stop()
-        return False
+        """Whether the message is done: handled, skipped by the policy, or nacked."""
+        place = message.topic_partition
+        turn = Turn(
+            lambda seconds: self._pause(seconds, partition),
+            lambda: self._partitions.get(place) is partition,
+        )
+        try:
+            return await self._handling.handle(message, turn)
+        except HandlerFailed as failure:
+            if self._failure is None:
+                self._failure = failure
+            self.stop()
+            return False
 
     async def _pause(self, seconds: float, partition: _Partition) -> bool:
         """Wait before the next attempt; False when the partition or the app goes away first."""

@@ -21,15 +21,19 @@ from typing import TYPE_CHECKING, Final
 
 from tidewheel.errors import (
     ConfigurationError,
+    InvalidRequest,
     NotAuthorized,
+    RetriesUnsupported,
     SubscriptionConflict,
     TopicExists,
     TopicNotFound,
 )
 from tidewheel.filters import Filter, is_same_filter
+from tidewheel.transport.librdkafka.connection import logger
 
 if TYPE_CHECKING:
     from tidewheel.admin import Admin
+    from tidewheel.retry_policy import RetryPolicy
 
 SOURCE_PROPERTY: Final = "tidewheel.source"
 FILTER_PROPERTY: Final = "tidewheel.filter"
@@ -54,12 +58,13 @@ def wanted_by(
     """What a consumer asks for. Raises ConfigurationError."""
     if len(topics) != 1 or topics[0].startswith("^"):
         raise ConfigurationError(
-            "A filter goes with one topic", hint="Name it, and make a consumer for each"
+            "A filter goes with one topic, and so does retry=",
+            hint="Name it, and make a consumer for each",
         )
     Filter(filter_text)
     if name is None and group is None:
         raise ConfigurationError(
-            "A filter needs a group, or the name of a subscription",
+            "A filter needs a group, or the name of a subscription, and so does retry=",
             hint='Give group="…" or subscription="…"',
         )
     name = f"{topics[0]}.{group}" if name is None else name
@@ -71,13 +76,14 @@ def wanted_by(
     return Subscription(name, topics[0], filter_text)
 
 
-async def ensure(admin: Admin, wanted: Subscription) -> None:
-    """Find it, or make it. Raises SubscriptionConflict when one of its name is another one."""
+async def ensure(admin: Admin, wanted: Subscription, retry: RetryPolicy | None = None) -> None:
+    """Find it, or make it, with this policy of retries. Raises SubscriptionConflict when one of its
+    name is another one, RetriesUnsupported."""
     try:
         found = await admin.subscription(wanted.name)
     except TopicNotFound:
         try:
-            await admin.create_subscription(wanted.name, wanted.source, wanted.filter)
+            await _make(admin, wanted, retry)
         except TopicExists:
             # Another member was faster.
             found = await admin.subscription(wanted.name)
@@ -98,4 +104,32 @@ async def ensure(admin: Admin, wanted: Subscription) -> None:
         raise SubscriptionConflict(
             f'The subscription "{wanted.name}" reads by the filter "{found.filter}", not by '
             f'"{wanted.filter}"'
+        )
+    if retry is not None:
+        await _compare(admin, wanted.name, retry)
+
+
+async def _make(admin: Admin, wanted: Subscription, retry: RetryPolicy | None) -> None:
+    try:
+        await admin.create_subscription(wanted.name, wanted.source, wanted.filter, retry=retry)
+    except InvalidRequest as error:
+        # The values are good; so it is the names that the brokers do not know.
+        if retry is not None and any(name in error.message for name in retry.configs()):
+            raise RetriesUnsupported(
+                f'"{wanted.name}" cannot have retries: {error.message}'
+            ) from error
+        raise
+
+
+async def _compare(admin: Admin, name: str, retry: RetryPolicy) -> None:
+    """Like a filter, a policy is not changed by a consumer that starts; but as messages are neither
+    lost nor gained by another one, it goes on."""
+    found = await admin.retry_policy(name)
+    if found.configs() != retry.configs():
+        logger.warning(
+            'The subscription "%s" has retries of its own, %s, not %s; change them with '
+            "Admin.set_retry_policy",
+            name,
+            found.configs(),
+            retry.configs(),
         )

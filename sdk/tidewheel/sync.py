@@ -34,6 +34,7 @@ from tidewheel.message import ProducerRecord, Receipt
 from tidewheel.partitioner import Partitioner
 from tidewheel.producer import SendSummary
 from tidewheel.producer import Topic as AsyncTopic
+from tidewheel.retry_policy import RetryPolicy
 from tidewheel.sender import Delivery
 from tidewheel.serialization import Deserializer, Serializer, encode_plain
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
@@ -178,6 +179,7 @@ class Client:
         group: str | None = None,
         filter: str | None = None,
         subscription: str | None = None,
+        retry: RetryPolicy | None = None,
         start: Start = "earliest",
         commit: Commit = "after",
         settings: ConsumerSettings | None = None,
@@ -192,6 +194,7 @@ class Client:
                 group=group,
                 filter=filter,
                 subscription=subscription,
+                retry=retry,
                 start=start,
                 commit=commit,
                 settings=settings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,6 +12,7 @@ from tidewheel.consumer import Consumer as AsyncConsumer
 from tidewheel.errors import (
     DeserializationFailed,
 )
+from tidewheel.headers import Duration
 from tidewheel.message import Message, TopicPartition
 from tidewheel.serialization import Deserializer
 from tidewheel.sync_admin import Call
@@ -121,9 +122,30 @@ class Consumer:
             offsets = dict(self._processed)
             for message in self._in_hand:
                 offsets[message.topic_partition] = message.offset + 1
-            self._call(self._inner.commit(offsets))
+            self._call(self._inner.commit(self._inner.held_back(offsets)))
         else:
             self._call(self._inner.commit(position))
+
+    def nack(
+        self,
+        messages: Message | Sequence[Message],
+        *,
+        delay: Duration | None = None,
+        reason: str = "",
+        error: BaseException | None = None,
+    ) -> None:
+        """These have failed and come back later. See `tidewheel.Consumer.nack`."""
+        self._call(self._inner.nack(messages, delay=delay, reason=reason, error=error))
+
+    def dead_letter(
+        self,
+        messages: Message | Sequence[Message],
+        reason: str = "",
+        *,
+        error: BaseException | None = None,
+    ) -> None:
+        """These go to the dead-letter topic at once. See `tidewheel.Consumer.dead_letter`."""
+        self._call(self._inner.dead_letter(messages, reason, error=error))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from `offset` in an assigned partition."""

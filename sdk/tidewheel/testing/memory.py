@@ -2,8 +2,9 @@
 
 It keeps what the Kafka protocol promises to clients: offsets without gaps, order per partition,
 one reader per partition and group, cooperative rebalancing, fenced commits of members that were
-dropped; and subscriptions, by the tags of records (topics.py). It has no network, no retention, no
-compaction, no transactions, and acts on no other `tw-` headers: they are stored and delivered.
+dropped; and subscriptions, by the tags of records (topics.py), with retries and dead letters
+(retries.py). It has no network, no retention, no compaction, no transactions, and acts on no other
+`tw-` headers: they are stored and delivered.
 
 Group rebalances happen as in a real client: each member gives up and takes over partitions while
 it fetches, and a partition moves only after its old reader has let it go.
@@ -12,6 +13,7 @@ it fetches, and a partition moves only after its old reader has let it go.
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ from typing import Any, Final
 from tidewheel.client import Client
 from tidewheel.errors import (
     CommitFailed,
+    ConfigurationError,
     GroupNotEmpty,
     GroupNotFound,
     InvalidRequest,
@@ -28,6 +31,7 @@ from tidewheel.errors import (
 )
 from tidewheel.filters import Filter, InvalidFilter
 from tidewheel.message import Message, TopicPartition
+from tidewheel.retry_policy import DEAD_LETTERS_SUFFIX, policy_of
 from tidewheel.subscriptions import FILTER_PROPERTY, HEADERS_PROPERTY, SOURCE_PROPERTY
 from tidewheel.testing.clock import VirtualClock
 from tidewheel.testing.topics import AnyTopic, MemorySubscription, MemoryTopic
@@ -71,6 +75,8 @@ class MemoryBroker:
         self.topics: dict[str, AnyTopic] = {}
         self.groups: dict[str, MemoryGroup] = {}
         self.send_faults: list[str] = []
+        # For the jitter of retries: the same in each run of a test.
+        self._chance = random.Random(0)
         self._waiters: set[asyncio.Future[None]] = set()
         self._members_made = 0
 
@@ -115,7 +121,25 @@ class MemoryBroker:
                 f"{HEADERS_PROPERTY}=true"
             )
         wanted = self._understood(configs.get(FILTER_PROPERTY, ""))
-        return MemorySubscription(name, source, configs, wanted)
+        self._check_policy(configs)
+        return MemorySubscription(
+            name, source, configs, wanted, self.clock.now_ms, self._send_dead_letter
+        )
+
+    @staticmethod
+    def _check_policy(configs: Mapping[str, str]) -> None:
+        try:
+            policy_of(configs)
+        except ConfigurationError as error:
+            raise InvalidRequest(error.message) from error
+
+    def _send_dead_letter(self, subscription: MemorySubscription, dead: Message) -> None:
+        name = subscription.policy.dead_letters or subscription.name + DEAD_LETTERS_SUFFIX
+        if name not in self.topics:
+            count = subscription.source.partitions_count
+            self.create_topic(name, partitions=count, configs={HEADERS_PROPERTY: "true"})
+        dead.topic, dead.partition = name, dead.partition % self.topics[name].partitions_count
+        self.append(dead)
 
     @staticmethod
     def _understood(text: str) -> Filter:
@@ -133,11 +157,11 @@ class MemoryBroker:
             if not isinstance(topic, MemorySubscription):
                 raise InvalidRequest(f'"{name}" is no subscription: it has no filter')
             topic.filter = self._understood(changes[FILTER_PROPERTY] or "")
-        for key, value in changes.items():
-            if value is None:
-                topic.configs.pop(key, None)
-            else:
-                topic.configs[key] = value
+        changed = {**topic.configs, **changes}
+        configs = {key: value for key, value in changed.items() if value is not None}
+        if isinstance(topic, MemorySubscription):
+            self._check_policy(configs)
+        topic.configs = configs
         self.wake()
 
     def delete_topic(self, name: str) -> None:
@@ -205,8 +229,13 @@ class MemoryBroker:
 
     def append(self, record: Message) -> Message:
         """Store a record at the end of its partition; returns it with offset and timestamp. Raises
-        TopicNotFound, InvalidRequest for a subscription."""
-        topic = self.log_of(self.partition(record.topic_partition))
+        TopicNotFound, InvalidRequest for what subscriptions do not take."""
+        found = self.partition(record.topic_partition)
+        if isinstance(found, MemorySubscription) and record.partition % 2:
+            found.nack(record, self._chance.random())
+            self.wake()
+            return record
+        topic = self.log_of(found)
         record.offset = topic.end_offset(record.partition)
         if record.timestamp_ms <= 0:
             record.timestamp_ms = self.clock.now_ms()
@@ -300,7 +329,12 @@ class MemoryBroker:
                 waiter.set_result(None)
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait for a change, at most that much of the clock's time."""
+        """Wait for a change, or until a message is due that was nacked, at most that much of the
+        clock's time."""
+        due = [t.next_due_ms for t in self.topics.values() if isinstance(t, MemorySubscription)]
+        for due_ms in due:
+            if due_ms is not None:
+                timeout_s = min(timeout_s, max(0, due_ms - self.clock.now_ms()) / 1000)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         timer = asyncio.ensure_future(self.clock.sleep(timeout_s))

@@ -2,7 +2,7 @@
 
     orders       partitions 0, 1          lists of records
     orders.pay   partitions 0, 1, 2, 3    0 and 2: the records of 0 and 1 whose tags match;
-                                          1 and 3: empty
+                                          1 and 3: what was nacked (retries.py)
 
 As with a real broker a subscription shows the records under the offsets that they have in its
 source, with gaps where others are, and a reader moves on over what does not match.
@@ -10,11 +10,13 @@ source, with gaps where others are, and a reader moves on over what does not mat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidewheel.filters import Filter
 from tidewheel.message import Message, TopicPartition
+from tidewheel.retry_policy import DEFAULT_POLICY, POLICY_PROPERTIES, RetryPolicy, policy_of
+from tidewheel.testing.retries import RetryLog
 
 
 @dataclass(slots=True)
@@ -49,15 +51,48 @@ class MemoryTopic:
 
 
 class MemorySubscription:
-    """A topic over another one. `configs` has the filter, which may be edited."""
+    """A topic over another one. `configs` has the filter and the policy of retries, which may be
+    edited. `now_ms` says what time it is; `send_dead` takes its dead letters."""
 
     def __init__(
-        self, name: str, source: MemoryTopic, configs: dict[str, str], wanted: Filter
+        self,
+        name: str,
+        source: MemoryTopic,
+        configs: dict[str, str],
+        wanted: Filter,
+        now_ms: Callable[[], int],
+        send_dead: Callable[[MemorySubscription, Message], None],
     ) -> None:
         self.name = name
         self.source = source
         self.configs = configs
         self.filter = wanted
+        self._now_ms = now_ms
+        self._send_dead = send_dead
+        self._retries: dict[int, RetryLog] = {}
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """By which nacked messages come back. Raises ConfigurationError for bad `configs`."""
+        return policy_of(self.configs)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next message comes back, if any does."""
+        due = [one.next_due_ms for one in self._retries.values()]
+        return min((one for one in due if one is not None), default=None)
+
+    def nack(self, sent: Message, share: float) -> None:
+        """Take what a client has sent to an odd partition. Raises InvalidRequest."""
+        self._retry_log(sent.partition).append(sent, self.policy, share, self._now_ms())
+
+    def _retry_log(self, partition: int) -> RetryLog:
+        pair = partition // 2
+        if pair not in self._retries:
+            self._retries[pair] = RetryLog(
+                self.name, pair, self.source, lambda dead: self._send_dead(self, dead)
+            )
+        return self._retries[pair]
 
     @property
     def partitions_count(self) -> int:
@@ -65,20 +100,22 @@ class MemorySubscription:
         return 2 * self.source.partitions_count
 
     def start_offset(self, partition: int) -> int:
-        """The source's; odd partitions are empty."""
+        """The source's; odd partitions keep all."""
         return 0 if partition % 2 else self.source.start_offset(partition // 2)
 
     def end_offset(self, partition: int) -> int:
-        """The source's; odd partitions are empty."""
-        return 0 if partition % 2 else self.source.end_offset(partition // 2)
+        """The source's, or the retry partition's."""
+        if partition % 2:
+            return self._retry_log(partition).end_offset(self._now_ms())
+        return self.source.end_offset(partition // 2)
 
     def read(
         self, partition: int, position: int, messages_max: int
     ) -> tuple[Sequence[Message], int]:
         """Matching records from an offset on, and where a reader goes on: behind what it saw."""
-        found: list[Message] = []
         if partition % 2:
-            return found, position
+            return self._retry_log(partition).read(position, messages_max, self._now_ms())
+        found: list[Message] = []
         index = position - self.source.start_offset(partition // 2)
         for message in self.source.logs[partition // 2][index:]:
             if len(found) == messages_max:
@@ -100,6 +137,14 @@ class MemorySubscription:
 
 
 AnyTopic = MemoryTopic | MemorySubscription
+
+
+def listed_configs(topic: AnyTopic) -> dict[str, str]:
+    """What was set, and of subscriptions the policy of retries: there are no other defaults."""
+    if not isinstance(topic, MemorySubscription):
+        return topic.configs
+    defaults = {key: DEFAULT_POLICY.configs().get(key, "") for key in POLICY_PROPERTIES}
+    return defaults | topic.configs
 
 
 def first_at(topic: AnyTopic, partition: TopicPartition, time_ms: int) -> int:

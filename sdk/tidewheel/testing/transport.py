@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
 
 from tidewheel.errors import (
     ClientClosed,
@@ -21,7 +20,8 @@ from tidewheel.partitioner import hash_partition
 from tidewheel.settings import ProducerSettings
 from tidewheel.testing.clock import VirtualClock
 from tidewheel.testing.memory import MemoryBroker, MemoryGroup, MemoryMember
-from tidewheel.testing.topics import MemorySubscription, count_shown, first_at
+from tidewheel.testing.reports import MemoryFault, MemoryReport
+from tidewheel.testing.topics import MemorySubscription, count_shown, first_at, listed_configs
 from tidewheel.transport.port import (
     BrokerInfo,
     ClusterInfo,
@@ -35,50 +35,6 @@ from tidewheel.transport.port import (
     RebalanceListener,
     TopicInfo,
 )
-
-CREATE_TIME: Final = 1
-
-
-class MemoryFault:
-    """An error of a delivery report."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def name(self) -> str:
-        """Kafka's name for the error."""
-        return self._name
-
-    def str(self) -> str:
-        """What happened."""
-        return "the test asked for this fault"
-
-    def retriable(self) -> bool:
-        """Never, here."""
-        return False
-
-
-class MemoryReport:
-    """The message part of a delivery report."""
-
-    def __init__(self, message: Message) -> None:
-        self._message = message
-
-    def topic(self) -> str:
-        """Its topic."""
-        return self._message.topic
-
-    def partition(self) -> int:
-        """Its partition."""
-        return self._message.partition
-
-    def offset(self) -> int:
-        """Its offset, -1 when it was not stored."""
-        return self._message.offset
-
-    def timestamp(self) -> tuple[int, int]:
-        """Type and epoch ms."""
-        return (CREATE_TIME, self._message.timestamp_ms)
 
 
 class MemoryProducer:
@@ -132,8 +88,8 @@ class MemoryProducer:
             broker.append(message)
         except TopicNotFound:
             return MemoryFault("_UNKNOWN_TOPIC")
-        except InvalidRequest:
-            return MemoryFault("INVALID_RECORD")
+        except InvalidRequest as refusal:
+            return MemoryFault("INVALID_RECORD", refusal.message)
         return None
 
     def _report(self) -> None:
@@ -367,10 +323,11 @@ class MemoryAdmin:
         self._broker.wake()
 
     async def configs(self, name: str) -> list[ConfigEntry]:
-        """Only what was set: the memory broker has no defaults."""
+        """What was set, and what else the broker goes by."""
+        topic, source = self._broker.topic(name), "DYNAMIC_TOPIC_CONFIG"
         return [
-            ConfigEntry(key, value, False, "DYNAMIC_TOPIC_CONFIG", False, False)
-            for key, value in sorted(self._broker.topic(name).configs.items())
+            ConfigEntry(key, value, key not in topic.configs, source, False, False)
+            for key, value in sorted(listed_configs(topic).items())
         ]
 
     async def alter_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
