@@ -197,12 +197,20 @@ class CellPlayer:
     def _change_topic(self, index: int, partition: PartitionImage) -> None:
         topic = self.image.topics_by_id[TOPIC_ID]
         partitions = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
-        topic = replace(topic, partitions=partitions)
+        self._put_topic(replace(topic, partitions=partitions))
+
+    def add_topic(self, topic: TopicImage) -> None:
+        """One more, beside the first."""
+        self._put_topic(topic)
+        self.tell()
+
+    def _put_topic(self, topic: TopicImage) -> None:
+        topics = {**self.image.topics_by_id, topic.topic_id: topic}
         self.image = replace(
             self.image,
             version=self.image.version + 1,
-            topics_by_tenant=by_tenant([topic]),
-            topics_by_id={TOPIC_ID: topic},
+            topics_by_tenant=by_tenant(topics.values()),
+            topics_by_id=topics,
         )
 
     def change_broker(self, node_id: int, **fields: Any) -> None:

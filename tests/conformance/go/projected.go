@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Reads COUNT records as a group that commits by itself, then SEEK_COUNT of partition 0 from
-// SEEK_OFFSET. tests/conformance/test_projections.py says what it prints.
+// SEEK_OFFSET. tests/conformance/test_projections.py says what it prints. A TOPIC that begins with ^
+// is a pattern.
 // Usage: conformance projected BOOTSTRAP TOPIC GROUP COUNT SEEK_OFFSET SEEK_COUNT ISOLATION
 func projectedMain(arguments []string) {
 	bootstrap = arguments[0]
@@ -40,6 +42,9 @@ func projectedMain(arguments []string) {
 			fmt.Printf("%s %d %d %s\n", word, r.Partition, r.Offset, r.Value)
 		}
 		return fetches.NumRecords()
+	}
+	if strings.HasPrefix(topic, "^") {
+		base = append(base, kgo.ConsumeRegex())
 	}
 	consumer, err := kgo.NewClient(append(base,
 		kgo.ConsumerGroup(group),

@@ -1,13 +1,15 @@
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.*;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * Reads COUNT records as a group that commits by itself, then SEEK_COUNT of partition 0 from
- * SEEK_OFFSET. tests/conformance/test_projections.py says what it prints.
+ * SEEK_OFFSET. tests/conformance/test_projections.py says what it prints. A TOPIC that begins with ^
+ * is a pattern.
  * Usage: Projected BOOTSTRAP TOPIC GROUP COUNT SEEK_OFFSET SEEK_COUNT ISOLATION
  */
 public final class Projected {
@@ -40,7 +42,8 @@ public final class Projected {
   public static void main(String[] arguments) {
     String topic = arguments[1];
     try (KafkaConsumer<byte[], byte[]> consumer = consumer(arguments[0], arguments[2], arguments[6])) {
-      consumer.subscribe(List.of(topic));
+      if (topic.startsWith("^")) consumer.subscribe(Pattern.compile(topic));
+      else consumer.subscribe(List.of(topic));
       read(consumer, "got", Integer.parseInt(arguments[3]));
       long until = System.nanoTime() + 1_500_000_000L;
       while (System.nanoTime() < until) print(consumer.poll(Duration.ofMillis(100)), "got");

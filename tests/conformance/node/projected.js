@@ -1,5 +1,6 @@
 // Reads COUNT records as a group that commits by itself, then SEEK_COUNT of partition 0 from
-// SEEK_OFFSET. tests/conformance/test_projections.py says what it prints.
+// SEEK_OFFSET. tests/conformance/test_projections.py says what it prints. A TOPIC that begins with ^
+// is a pattern.
 // Usage: node projected.js BOOTSTRAP TOPIC GROUP COUNT SEEK_OFFSET SEEK_COUNT ISOLATION
 'use strict'
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs')
@@ -21,7 +22,9 @@ async function read(word, groupId, wanted, lingerMs, offset) {
     groupId, maxWaitTimeInMs: 200, readUncommitted: isolation !== 'read_committed',
   })
   await consumer.connect()
-  await consumer.subscribe({ topic, fromBeginning: true })
+  await consumer.subscribe({
+    topic: topic.startsWith('^') ? new RegExp(topic) : topic, fromBeginning: true,
+  })
   await new Promise((resolve, reject) => {
     let got = 0
     let isSought = offset === undefined
