@@ -1,9 +1,4 @@
-"""What delayed messages plug into a broker: a fold, what readers see, and firing.
-
-They are not switched on yet: no broker supports a level of theirs (DELAYED_LEVELS), so that none
-can be finalized, and Produce refuses them. First the fold has to say which records it holds
-(DelayedMessages.freeze_held): now it holds all of a log with hidden ones, so thinning leaves all.
-"""
+"""What delayed messages plug into a broker: a fold, what readers see, and firing."""
 
 from __future__ import annotations
 
@@ -27,10 +22,8 @@ def _plug_in(services: Services) -> None:
     services.judges = CommandJudges(services, firing.metrics)
 
 
-# What a broker will support.
-DELAYED_LEVELS: Final = FeatureRange(DELAYED_MESSAGES, 0, 1)
-
 DELAYED: Final = Feature(
+    levels=FeatureRange(DELAYED_MESSAGES, 0, 1),
     fold_factories=(make_fold,),
     plug_in=_plug_in,
 )

@@ -125,7 +125,7 @@ class Firing:
     def _look(self, partition: Partition, now_ms: int) -> None:
         log = partition.log
         fold = fold_of(log)
-        if fold is None or not len(fold):
+        if fold is None or fold.pending.is_empty:
             return
         self.upkeep.look(log, fold, partial(self.wake, partition))
         if partition.is_leader:
@@ -177,7 +177,7 @@ class _PartitionFiring:
         fold = fold_of(partition.log)
         # Of a topic that is deleted nobody is the tenant. The sweep finds it when it is back.
         is_in_use = partition.is_leader and partition.is_writable and partition.tenant
-        if fold is None or not len(fold) or not is_in_use:
+        if fold is None or fold.pending.is_empty or not is_in_use:
             self._firing.forget(partition)
             return
         wall_ms = trusted_wall_ms(self._firing.services, now_ms)

@@ -9,6 +9,8 @@ batches: all other offsets readers may be shown without a look.
 
 Invariants
 - The log needs nothing from below the lowest pending offset for it (`needed_from`).
+- Of what readers do not see any more it holds the originals that are pending, and nothing else
+  (held.py); facts stay beside.
 - While the log has hidden records, compaction leaves all of it: it would take them for values of
   their keys, and facts for superseded ones.
 
@@ -23,7 +25,7 @@ from operator import itemgetter
 from typing import Final
 
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FoldContext, HoldsAll, RecordHold, SnapshotFile, StoredBatch
+from data_plane.log.fold import FoldContext, RecordHold, SnapshotFile, StoredBatch
 from data_plane.wire.kernel import list_keys, scan_headers
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import BatchHeader, unpacked_records
@@ -39,6 +41,7 @@ from features.delayed.commands import (
     Headers,
     decode_fact,
 )
+from features.delayed.held import HeldMessages
 from features.delayed.names import DUE_MAX_MS, Names, NamesJob, offset_name
 from features.delayed.outcomes import Outcomes, outcome_of
 from features.delayed.pending_set import PendingSet, UpkeepJob
@@ -151,7 +154,7 @@ class DelayedMessages:
         return start_offset if self.hidden_end > start_offset else None
 
     def freeze_held(self) -> RecordHold:
-        return HoldsAll()
+        return HeldMessages(self._context.fs, self._context.folder, self.pending)
 
     def facts_in(self, batch: StoredBatch) -> bytes | bool:
         header = batch.header

@@ -132,6 +132,11 @@ class PendingSet:
         in_runs = max(0, sum(one.size for one in self.runs) - over)
         return len(self._near) + len(self._recent) + in_runs
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is pending, and no file is left to be looked through to know that."""
+        return not (self._near or self._recent or self.runs)
+
     def add(self, due_ms: int, offset: int) -> None:
         """The record at `offset`, which is not in the set, is due at `due_ms`."""
         if self._horizon is None or (due_ms, offset) < self._horizon:

@@ -67,6 +67,8 @@ from tests.broker.doubles import RememberingLog
 
 NODE_ID = 7
 CORRELATION_ID = 4711
+# Far more than any test has to do at a time.
+JOBS_MAX = 20_000
 
 
 class Pending:
@@ -310,9 +312,12 @@ class BrokerPlayer:
         return pending
 
     def run_jobs(self) -> None:
-        while self.executor.queue:
+        for _ in range(JOBS_MAX):
+            if not self.executor.queue:
+                return
             self.executor.run_one()
             self.services.wakes.run(self.now_ms)
+        raise AssertionError("work for threads makes more of it without end")
 
     def _sync_failed(self, partition: Partition, error: BaseException) -> None:
         self.log.error("sync_failed", error=error)

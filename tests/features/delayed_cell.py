@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 
 from data_plane.log.log import Log
 from data_plane.wire.errors import ErrorCode
@@ -29,16 +28,14 @@ from data_plane.wire.records import (
 )
 from features.catalogue import FEATURES
 from features.delayed.commands import Fact, decode_fact
-from features.delayed.feature import DELAYED, DELAYED_LEVELS
 from features.delayed.firing import fold_of
 from features.delayed.fold import FACT_HEADERS, source_offset
 from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 from tests.broker.broker_player import Pending
 from tests.broker.cell_player import TOPIC, CellPlayer
 
-SWITCHED_ON = [replace(one, levels=DELAYED_LEVELS) if one is DELAYED else one for one in FEATURES]
 SKEW_MS_MAX = 50
-DELAY_MS_MAX = 400
+DELAY_MS_MAX = 2_000
 CONFIGS = {"tidewheel.headers": "true", "file.delete.delay.ms": "0"}
 
 
@@ -93,7 +90,7 @@ class DelayedCell:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.cell = CellPlayer(3, configs=CONFIGS, features=SWITCHED_ON)
+        self.cell = CellPlayer(3, configs=CONFIGS, features=FEATURES)
         self.clocks = {node_id: OffClock() for node_id in self.cell.brokers}
         for node_id, broker in self.cell.brokers.items():
             broker.services.wall_clock = self.clocks[node_id]  # type: ignore[assignment]
@@ -103,6 +100,7 @@ class DelayedCell:
         self.due_ms: dict[bytes, int] = {}
         # What readers were shown before it was deleted.
         self.delivered: set[bytes] = set()
+        self.thinned_count = 0
 
     @property
     def now_ms(self) -> int:
@@ -111,6 +109,7 @@ class DelayedCell:
     def step(self) -> None:
         actions = [self.produce] * 6 + [self.command] * 4 + [self.deliver] * 10 + [self.work] * 10
         actions += [self.pass_time] * 8 + [self.read] * 3
+        actions += [self.thin] * 3
         actions += [self.elect, self.tell, self.cut, self.heal, self.set_clock, self.forget_old]
         self.rng.choice(actions)()
 
@@ -126,7 +125,7 @@ class DelayedCell:
         records, due_ms = [], {}
         for _ in range(self.rng.randrange(1, 4)):
             value = b"%d" % len(self.due_ms)
-            delay_ms = self.rng.choice([-50, 1, 2, 30, 255, 256, 257, DELAY_MS_MAX])
+            delay_ms = self.rng.choice([-50, 1, 1, 2, 2, 30, 30, 255, 256, 257, DELAY_MS_MAX])
             headers: tuple[tuple[bytes, bytes], ...] = ()
             if self.rng.random() < 0.5 and delay_ms > 0:
                 headers = ((b"tw-delay", b"%dms" % delay_ms),)
@@ -215,10 +214,25 @@ class DelayedCell:
             log = self.cell.replica(node_id).log
             log.roll()
             log.flush()
-            if self.rng.random() < 0.3:
+            if self.rng.random() < 0.6:
                 self.delivered.update(record.value or b"" for record in self.seen_at(node_id))
-                log.delete_records(max(log.log_start_offset, log.high_watermark - 1))
+                log.delete_records(max(log.log_start_offset, log.high_watermark))
             log.apply_retention(self.now_ms)
+
+    def thin(self) -> None:
+        """What lies below the log start, where the cleaner gets to it."""
+        for node_id, broker in self.cell.brokers.items():
+            log = self.cell.replica(node_id).log
+            # What is held is asked at some log end, and counts when that is committed and durable.
+            log.flush()
+            checkpoint = broker.logs.checkpoint_job(broker.logs.directories[0])
+            checkpoint.run()
+            checkpoint.finish()
+            job = log.thinning_job()
+            if job is not None:
+                job.run()
+                job.finish()
+                self.thinned_count += 1
 
     # What readers see
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,9 @@ from data_plane.log.log import FEATURE
 from data_plane.log.record_rules import HidingTerms
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import (
+    BatchHeader,
     NewRecord,
+    Record,
     build_batch,
     decode_batch,
     filter_batch,
@@ -21,6 +25,7 @@ from data_plane.wire.records import (
     read_batch_header,
 )
 from features.delayed import fold as fold_module
+from features.delayed import held
 from features.delayed.commands import (
     JUDGED_AT_HEADER,
     Command,
@@ -29,8 +34,9 @@ from features.delayed.commands import (
     encode_fact,
 )
 from features.delayed.fold import DelayedMessages, make_fold, source_of, source_offset
+from features.delayed.held import HeldMessages
 from features.delayed.names import Names, NameSearch, offset_name
-from features.delayed.pending_entries import entries_in
+from features.delayed.pending_entries import FrozenPending, entries_in
 from features.delayed.pending_set import PendingSet
 from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 from features.headers import HEADER_RULES
@@ -42,6 +48,7 @@ class DelayedLog(OneLog):
     """A log of a topic that reads headers, with the fold."""
 
     fold_factories = (make_fold,)
+    thinned_count = 0
 
     @property
     def fold(self) -> DelayedMessages:
@@ -93,25 +100,80 @@ class DelayedLog(OneLog):
             batch, 0, len(batch), leader_epoch=self.epoch, now_ms=self.now_ms, origin=FEATURE
         )
 
-    def expected(self) -> dict[int, int]:
-        """What is pending by what all of the log says."""
-        pending: dict[int, int] = {}
-        for data in read_all(self.log):
+    def batches(self) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        """All that is on the disk."""
+        for data in read_all(self.log, of_disk=True):
             for header in iter_batch_headers(data, 0, len(data)):
-                for record in decode_batch(data, header.position):
-                    headers = dict(record.headers)
-                    if header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers:
-                        pending[record.offset] = deliver_at_ms(headers[DELIVER_AT_HEADER])
-                    if b"tw-cancelled" in headers:
-                        del pending[decode_fact(headers[b"tw-cancelled"]).offset]
-                    if b"tw-moved" in headers:
-                        fact = decode_fact(headers[b"tw-moved"])
-                        assert pending[fact.offset] == fact.due_ms
-                        assert fact.new_due_ms is not None
-                        pending[fact.offset] = fact.new_due_ms
-                    if header.attributes & FACTS_FLAG:
-                        del pending[source_offset(headers[b"tw-source"])]
+                yield header, decode_batch(data, header.position)
+
+    def expected(self, end_offset: int = 1 << 62) -> dict[int, int]:
+        """What is pending by what the log says below `end_offset`, or what is left of it."""
+        pending: dict[int, int] = {}
+        for header, records in self.batches():
+            if header.base_offset >= end_offset:
+                break
+            for record in records:
+                headers = dict(record.headers)
+                if header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers:
+                    pending[record.offset] = deliver_at_ms(headers[DELIVER_AT_HEADER])
+                # What was over below the log start is there no more; what made it so is.
+                if b"tw-cancelled" in headers:
+                    pending.pop(decode_fact(headers[b"tw-cancelled"]).offset, None)
+                if b"tw-moved" in headers:
+                    fact = decode_fact(headers[b"tw-moved"])
+                    assert pending.get(fact.offset, fact.due_ms) == fact.due_ms
+                    assert fact.new_due_ms is not None
+                    pending[fact.offset] = fact.new_due_ms
+                if header.attributes & FACTS_FLAG:
+                    pending.pop(source_offset(headers[b"tw-source"]), None)
         return pending
+
+    def seal(self) -> None:
+        """All that there is, durably."""
+        if self.log.active.size:
+            self.log.roll()
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        self.checkpoint()
+
+    def delete_some(self, rng: random.Random) -> None:
+        """As readers see it."""
+        committed = range(self.log.log_start_offset, self.log.high_watermark + 1)
+        self.log.delete_records(committed[-1] if rng.random() < 0.7 else rng.choice(committed))
+        self.log.flush()
+        self.log.apply_retention(self.now_ms)
+        self.log.flush()
+        self.log.delete_pending_segments()
+
+    def thin(self) -> None:
+        """What is pending stays, and facts, and nothing besides."""
+        log, last = self.log, self.log.needs.thinned
+        job = log.thinning_job()
+        if job is None:
+            # What is held may have to be settled first.
+            self.seal()
+            job = log.thinning_job()
+        if job is None:
+            return
+        settled_end = job._holds.end_offset
+        pending = self.expected(settled_end)
+        start_offset = job._segments[0].base_offset
+        assert start_offset <= min(pending)
+        job.run()
+        job.finish()
+        thinned = log.needs.thinned
+        assert thinned is not None
+        if last is not None and last.goes_on:
+            return
+        self.thinned_count += 1
+        for header, records in self.batches():
+            if start_offset <= header.base_offset < thinned.end_offset:
+                is_fact = bool(header.attributes & FACTS_FLAG)
+                others = {
+                    record.offset
+                    for record in records
+                    if JUDGED_AT_HEADER not in dict(record.headers)
+                }
+                assert is_fact or others <= pending.keys()
 
     def check(self) -> None:
         pending = self.fold.pending
@@ -120,18 +182,22 @@ class DelayedLog(OneLog):
         pending.thaw(frozen)
         expected = self.expected()
         assert found == sorted((due_ms, offset) for offset, due_ms in expected.items())
-        assert len(self.fold) == len(expected)
+        # Facts of what was thinned away before this log was read count as entries that are done.
+        assert len(self.fold) <= len(expected)
         self.check_names(expected)
         needed_from = self.fold.needed_from(0)
-        assert needed_from is None if not expected else needed_from is not None
-        assert not expected or (needed_from or 0) <= min(expected)
-        assert (self.log.due_ms is None) is (not expected)
+        if expected:
+            assert needed_from is not None
+            assert needed_from <= min(expected)
+            assert self.log.due_ms is not None
+        elif not pending.wants_upkeep:
+            assert (needed_from, self.log.due_ms) == (None, None)
 
     def check_names(self, expected: dict[int, int]) -> None:
         """What has moved is found, at its time, whatever else is."""
         moved = {
             fact.offset
-            for data in read_all(self.log)
+            for data in read_all(self.log, of_disk=True)
             for header in iter_batch_headers(data, 0, len(data))
             for record in decode_batch(data, header.position)
             for key, value in record.headers
@@ -182,15 +248,24 @@ def step(one: DelayedLog, rng: random.Random) -> None:
     elif action < 0.75:
         one.upkeep()
     elif action < 0.8:
-        one.log.roll()
-    elif action < 0.86:
+        if one.log.active.size:
+            one.log.roll()
+    elif action < 0.82:
         one.log.advance_high_watermark(one.log.log_end_offset)
         one.log.flush()
-    elif action < 0.9:
+    elif action < 0.84:
         one.checkpoint()
+    elif action < 0.87:
+        one.seal()
+        one.delete_some(rng)
+    elif action < 0.91:
+        one.thin()
     elif action < 0.93:
         one.log.truncate_to(
-            rng.randrange(max(0, one.log.log_end_offset - 40), one.log.log_end_offset + 1)
+            rng.randrange(
+                max(one.log.high_watermark, one.log.log_end_offset - 40),
+                one.log.log_end_offset + 1,
+            )
         )
         one.epoch += 1
     elif action < 0.95:
@@ -205,11 +280,20 @@ def step(one: DelayedLog, rng: random.Random) -> None:
 @pytest.mark.usefixtures("small_sets")
 @pytest.mark.parametrize("seed", range(40))
 def test_it_is_what_the_log_says_whatever_happens(seed: int) -> None:
+    play(seed)
+
+
+def test_histories_thin_logs() -> None:
+    assert sum(play(seed).thinned_count for seed in range(20)) > 10
+
+
+def play(seed: int) -> DelayedLog:
     rng = random.Random(seed)
     one = DelayedLog(record_rules=HEADER_RULES)
     for _ in range(150):
         step(one, rng)
         one.check()
+    return one
 
 
 def test_of_a_batch_with_gaps_it_takes_what_is_left() -> None:
@@ -259,6 +343,89 @@ def test_it_sees_no_batches_but_those_that_are_flagged() -> None:
     one.append(batch)
     assert len(one.fold) == 0
     one.check()
+
+
+def nothing_is_held(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HeldMessages, "needs", lambda self, offset: False)
+
+
+def all_is_held(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HeldMessages, "needs", lambda self, offset: True)
+
+
+def what_is_in_memory_is_not_held(patch: pytest.MonkeyPatch) -> None:
+    real = held._offsets_in
+
+    def offsets_in(fs: FileSystem, folder: str, frozen: FrozenPending, lowest: int) -> Any:
+        return real(fs, folder, frozen._replace(recent={}), lowest)
+
+    patch.setattr(held, "_offsets_in", offsets_in)
+
+
+def what_is_in_runs_is_not_held(patch: pytest.MonkeyPatch) -> None:
+    real = held._offsets_in
+
+    def offsets_in(fs: FileSystem, folder: str, frozen: FrozenPending, lowest: int) -> Any:
+        return real(fs, folder, frozen._replace(runs=()), lowest)
+
+    patch.setattr(held, "_offsets_in", offsets_in)
+
+
+def what_is_done_is_held(patch: pytest.MonkeyPatch) -> None:
+    real = held._offsets_in
+
+    def offsets_in(fs: FileSystem, folder: str, frozen: FrozenPending, lowest: int) -> Any:
+        return real(fs, folder, frozen._replace(done=frozenset()), lowest)
+
+    patch.setattr(held, "_offsets_in", offsets_in)
+
+
+def what_was_moved_is_held(patch: pytest.MonkeyPatch) -> None:
+    real = held._offsets_in
+
+    def offsets_in(fs: FileSystem, folder: str, frozen: FrozenPending, lowest: int) -> Any:
+        return real(fs, folder, frozen._replace(stale={}), lowest)
+
+    patch.setattr(held, "_offsets_in", offsets_in)
+
+
+def commands_go(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        DelayedMessages,
+        "facts_in",
+        lambda self, batch: bool(batch.header.attributes & FACTS_FLAG),
+    )
+
+
+def facts_go(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DelayedMessages, "facts_in", lambda self, batch: False)
+
+
+@pytest.mark.usefixtures("small_sets")
+@pytest.mark.parametrize(
+    "plant",
+    [
+        nothing_is_held,
+        all_is_held,
+        what_is_in_memory_is_not_held,
+        what_is_in_runs_is_not_held,
+        what_is_done_is_held,
+        what_was_moved_is_held,
+        commands_go,
+        facts_go,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(200):
+        try:
+            play(seed)
+        except (AssertionError, ValueError):
+            return
+    pytest.fail(f"{plant.__name__} is not found")
 
 
 def test_while_there_are_hidden_records_compaction_leaves_all() -> None:
