@@ -2,7 +2,7 @@
 `bench secure` compares brokers whose clients log in within TLS, `bench partitions` measures many
 partitions, `bench calls` counts function calls, `bench reconnects` has thousands of clients log in
 at once, `bench neighbours` has one tenant disturb another, `bench subscriptions` measures filters
-and their index."""
+and their index, `bench selective` compares readers of one record in a hundred."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchmarks import (
     neighbours,
     reconnects,
     secure,
+    selective,
     subscriptions,
 )
 
@@ -28,6 +29,7 @@ OTHERS = {
     "neighbours": neighbours.main,
     "reconnects": reconnects.main,
     "secure": secure.main,
+    "selective": selective.main,
     "subscriptions": subscriptions.main,
 }
 
