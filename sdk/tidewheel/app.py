@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from tidewheel.client import Client
 from tidewheel.errors import ClientClosed, ConfigurationError
+from tidewheel.gate import Gate
 from tidewheel.subscriber import Subscriber
 from tidewheel.subscriber_options import Handler, SubscriberOptions
 
@@ -104,7 +105,8 @@ class App:
             await client.open()
         restore = self._catch_signals() if handle_signals else None
         try:
-            self._running = [Subscriber(client, *handler) for handler in self._handlers]
+            gate = Gate()
+            self._running = [Subscriber(client, *handler, gate) for handler in self._handlers]
             if self._stop_requested:
                 self.stop()
             await self._run_all()

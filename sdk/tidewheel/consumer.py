@@ -383,6 +383,18 @@ class Consumer:
             if self._processed.get(partition) == offset:
                 del self._processed[partition]
 
+    async def commit_with(
+        self, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+    ) -> None:
+        """Commit next offsets, with a text beside each. Raises CommitFailed."""
+        await (await self._opened()).commit(offsets, metadata)
+
+    async def committed_metadata(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """Committed offsets with the texts beside them, where there are any."""
+        return await (await self._opened()).committed_metadata(partitions)
+
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions this consumer reads now."""

@@ -27,6 +27,7 @@ from tidewheel.errors import (
     InterceptorFailed,
     TidewheelError,
 )
+from tidewheel.gate import Gate
 from tidewheel.message import Message
 from tidewheel.nacks import DeadLetter, Nack, Nacker, RetryLater
 from tidewheel.subscriber_options import Handler, RetryInPlace
@@ -38,19 +39,27 @@ NACK_PAUSES: Final = RetryInPlace("200ms", cap="10s")
 
 class Turn(NamedTuple):
     """What the handling of one message asks of who runs it: wait so many seconds, which is False
-    when the partition or the application goes away first; and whether the partition is ours."""
+    when the partition or the application goes away first; and whether the partition is ours.
+    `is_alone`: nothing else runs in this process, which who runs it sees to."""
 
     pause: Callable[[float], Awaitable[bool]]
     is_ours: Callable[[], bool]
+    is_alone: bool = False
 
 
 class Handling:
     """Calls one handler, and does with messages that fail what the error policy says."""
 
     def __init__(
-        self, handler: Handler, options: ConsumerOptions, in_place: RetryInPlace, nacker: Nacker
+        self,
+        handler: Handler,
+        options: ConsumerOptions,
+        in_place: RetryInPlace,
+        nacker: Nacker,
+        gate: Gate,
     ) -> None:
         self._handler = handler
+        self._gate = gate
         self._options = options
         self._in_place = in_place
         self._nacker = nacker
@@ -61,9 +70,11 @@ class Handling:
         while True:
             attempt += 1
             try:
-                result = self._handler(prepare(message, self._options))
-                if inspect.isawaitable(result):
-                    await result
+                if turn.is_alone:
+                    await self._call(message)
+                else:
+                    async with self._gate.entered(alone=False):
+                        await self._call(message)
             except Exception as error:
                 if isinstance(error, RetryLater | DeadLetter):
                     comes_back = await self._comes_back(message, error, turn)
@@ -87,6 +98,11 @@ class Handling:
                     return False
             else:
                 return True
+
+    async def _call(self, message: Message) -> None:
+        result = self._handler(prepare(message, self._options))
+        if inspect.isawaitable(result):
+            await result
 
     async def _give_up(self, message: Message, error: Exception, attempt: int, turn: Turn) -> bool:
         match self._in_place.then:

@@ -24,9 +24,13 @@ from typing import Any, Final
 
 from tidewheel.client import Client
 from tidewheel.errors import CommitFailed, ConfigurationError, HandlerFailed
+from tidewheel.gate import Gate
 from tidewheel.handling import Handling, Turn
+from tidewheel.killers import Killers, Line
 from tidewheel.lanes import KeyLanes
 from tidewheel.message import Message, TopicPartition
+from tidewheel.nacks import Nack
+from tidewheel.resumes import KILLS_MAX
 from tidewheel.subscriber_options import Handler, SubscriberOptions
 from tidewheel.transport.librdkafka.connection import logger
 from tidewheel.watermark import CommitWatermark
@@ -55,7 +59,9 @@ class _Partition:
 class Subscriber:
     """One running subscription. `run` ends after `stop`, or with the error that ended it."""
 
-    def __init__(self, client: Client, options: SubscriberOptions, handler: Handler) -> None:
+    def __init__(
+        self, client: Client, options: SubscriberOptions, handler: Handler, gate: Gate
+    ) -> None:
         self.options = options
         self._clock = client.clock
         self._consumer = client.subscribe(
@@ -73,10 +79,15 @@ class Subscriber:
             on_lost=self._on_lost,
         )
         self._handling = Handling(
-            handler, self._consumer.options, options.in_place, self._consumer.nacker
+            handler, self._consumer.options, options.in_place, self._consumer.nacker, gate
         )
+        self._gate = gate
+        # Who cannot nack could do nothing about it.
+        is_on = options.in_place.then == "nack" and options.commit == "after"
+        self._killers = Killers(self._consumer, is_on=is_on)
+        self._in_line: set[TopicPartition] = set()
         self._interval_s = self._consumer.options.settings.commit_interval_ms / 1000
-        self._lanes: KeyLanes[tuple[Message, _Partition]] = KeyLanes()
+        self._lanes: KeyLanes[tuple[Message, _Partition, Line]] = KeyLanes()
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
@@ -127,8 +138,19 @@ class Subscriber:
         if self._is_full() and not await self._wait_for_room():
             await self._hold()
             return
+        await self._let_lines_end()
         room = max(1, self.options.buffer_max - len(self._lanes))
         await self._accept(await self._fetch(room))
+
+    async def _let_lines_end(self) -> None:
+        """Fetch no more of partitions whose last messages in line are not through: those that come
+        after go by their keys again, and must not overtake them."""
+        ending = self._killers.ending()
+        if fresh := (ending - self._in_line) & self._consumer.assignment:
+            await self._consumer.pause(fresh)
+        if clear := (self._in_line - ending) & self._consumer.assignment:
+            await self._consumer.resume(clear)
+        self._in_line = ending
 
     async def _fetch(self, messages_max: int) -> list[Message]:
         fetching = asyncio.ensure_future(self._consumer.fetch(messages_max, FETCH_WAIT_S))
@@ -138,15 +160,27 @@ class Subscriber:
     async def _accept(self, batch: list[Message]) -> None:
         if batch and self.options.commit == "before":
             await self._consumer.commit({m.topic_partition: m.offset + 1 for m in batch})
+        firsts: dict[TopicPartition, int] = {}
+        for message in batch:
+            if message.topic_partition not in self._partitions:
+                self._partitions[message.topic_partition] = _Partition()
+                firsts[message.topic_partition] = message.offset
+        ours = dict(self._partitions)
+        for place, offset in (await self._killers.begin(firsts)).items():
+            ours[place].committed = offset
         for message in batch:
             place = message.topic_partition
-            partition = self._partitions.get(place)
-            if partition is None:
-                partition = self._partitions[place] = _Partition()
+            partition = ours[place]
+            if self._partitions.get(place) is not partition:
+                continue  # It has just gone, and whoever has it gets this message.
             partition.watermark.started(message.offset)
-            has_lane = self.options.key_order and message.key is not None
-            lane: Hashable = (place, message.key) if has_lane else None
-            self._lanes.add((message, partition), lane)
+            line = self._killers.place_of(place)
+            lane: Hashable = None
+            if line is not Line.FREE:
+                lane = (place,)
+            elif self.options.key_order and message.key is not None:
+                lane = (place, message.key)
+            self._lanes.add((message, partition, line), lane)
         self._spawn()
 
     def _is_full(self) -> bool:
@@ -185,15 +219,15 @@ class Subscriber:
         """Handle messages until there is none that may be handled."""
         handled = 0
         while not self._stopping.is_set() and (taken := self._lanes.take()) is not None:
-            lane, (message, partition) = taken
+            lane, (message, partition, line) = taken
             partition.running += 1
-            done = False
             try:
-                done = await self._handle(message, partition)
+                if line is Line.ALONE:
+                    await self._handle_alone(message, partition)
+                elif await self._handle(message, partition):
+                    self._finish(message, partition, line)
             finally:
                 partition.running -= 1
-                if done:
-                    partition.watermark.finished(message.offset)
                 if not partition.running:
                     partition.settled.set()
                 self._lanes.done(lane)
@@ -205,20 +239,44 @@ class Subscriber:
             if self._lanes.ready_count > 1:
                 self._spawn()
 
-    async def _handle(self, message: Message, partition: _Partition) -> bool:
+    async def _handle_alone(self, message: Message, partition: _Partition) -> None:
+        """With nothing beside it, and what it does known to whoever comes after us."""
+        async with self._gate.entered(alone=True):
+            place = message.topic_partition
+            if self._partitions.get(place) is not partition or self._stopping.is_set():
+                return
+            kills = self._killers.kills(message)
+            await self._killers.in_hand(message)
+            if await self._handle(message, partition, kills, is_alone=True):
+                self._finish(message, partition, Line.ALONE)
+                await self._commit([place])
+
+    async def _handle(
+        self, message: Message, partition: _Partition, kills: int = 0, *, is_alone: bool = False
+    ) -> bool:
         """Whether the message is done: handled, skipped by the policy, or nacked."""
         place = message.topic_partition
         turn = Turn(
             lambda seconds: self._pause(seconds, partition),
             lambda: self._partitions.get(place) is partition,
+            is_alone,
         )
         try:
+            if kills >= KILLS_MAX:
+                reason = f"{kills} processes have died handling it alone"
+                killer = Nack(message, reason=reason, is_dead_letter=True)
+                return await self._handling.nack(killer, None, turn)
             return await self._handling.handle(message, turn)
         except HandlerFailed as failure:
             if self._failure is None:
                 self._failure = failure
             self.stop()
             return False
+
+    def _finish(self, message: Message, partition: _Partition, line: Line) -> None:
+        partition.watermark.finished(message.offset)
+        if self._partitions.get(message.topic_partition) is partition:
+            self._killers.done(message.topic_partition, line)
 
     async def _pause(self, seconds: float, partition: _Partition) -> bool:
         """Wait before the next attempt; False when the partition or the app goes away first."""
@@ -230,24 +288,35 @@ class Subscriber:
     async def _commit_regularly(self) -> None:
         while True:
             await self._clock.sleep(self._interval_s)
-            await self._commit(self._partitions)
+            await self._commit(list(self._partitions))
 
-    async def _commit(self, places: Sequence[TopicPartition] | dict[TopicPartition, Any]) -> None:
-        """Commit what is done of these partitions; a failure is logged and tried again later."""
+    async def _commit(self, places: Sequence[TopicPartition], *, is_end: bool = False) -> None:
+        """Commit what is done of these partitions; a failure is logged and tried again later.
+        `is_end`: they go as they should, which is noted even where nothing was done."""
         if self.options.commit == "before":
             return
         offsets: dict[TopicPartition, int] = {}
         for place in places:
-            partition = self._partitions.get(place)
-            if partition is not None and partition.watermark.position not in (
-                None,
-                partition.committed,
-            ):
-                offsets[place] = partition.watermark.position
+            if (partition := self._partitions.get(place)) is None:
+                continue
+            position = partition.watermark.position
+            if position not in (None, partition.committed):
+                offsets[place] = position
+        metadata = self._killers.moved(offsets)
+        if is_end:
+            known = self._killers.ended([p for p in places if p in self._partitions])
+            for place in known:
+                partition = self._partitions[place]
+                position = partition.watermark.position
+                if position is None:
+                    position = partition.committed
+                if position is not None:
+                    offsets[place] = position
+            metadata |= known
         if not offsets:
             return
         try:
-            await self._consumer.commit(offsets)
+            await self._consumer.commit_with(offsets, metadata)
         except CommitFailed as failed:
             logger.warning("%s", failed)
             return
@@ -269,7 +338,8 @@ class Subscriber:
                 "Handlers still run after %g s; their messages are delivered again",
                 self.options.drain_timeout_s,
             )
-        await self._commit(places)
+        await self._commit(places, is_end=True)
+        self._killers.forget(places)
         for place in places:
             self._partitions.pop(place, None)
 
@@ -282,6 +352,7 @@ class Subscriber:
 
     async def _on_lost(self, places: list[TopicPartition]) -> None:
         lost = frozenset(places)
+        self._killers.forget(places)
         self._lanes.discard(lambda item: item[0].topic_partition in lost)
         self._room.set()
         for place in places:
@@ -299,7 +370,7 @@ class Subscriber:
                 logger.warning("Some handlers did not finish in time and were cancelled")
                 await asyncio.gather(*workers, return_exceptions=True)
         try:
-            await self._commit(self._partitions)
+            await self._commit(list(self._partitions), is_end=True)
         finally:
             await self._consumer.close()
 

@@ -213,7 +213,7 @@ async def test_nothing_is_committed_before_the_nack_is_acknowledged() -> None:
     async with running(broker, handle, retry=FIVE):
         await broker.clock.advance(1)
         assert calls == [b"bad"], "its key waits"
-        assert broker.committed("g").get(TopicPartition("t.g", 0)) is None
+        assert broker.committed("g")[TopicPartition("t.g", 0)] == 0
         await broker.clock.advance(30)
         assert broker.committed("g")[TopicPartition("t.g", 0)] == 2
     assert calls == [b"bad", b"good", b"bad"]

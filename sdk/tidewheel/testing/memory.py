@@ -57,6 +57,7 @@ class MemoryGroup:
 
     members: list[MemoryMember] = field(default_factory=list)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    metadata: dict[TopicPartition, str] = field(default_factory=dict)
 
 
 class MemoryBroker:
@@ -305,7 +306,11 @@ class MemoryBroker:
         return {p for m in self.groups[group].members if m is not member for p in m.owned}
 
     def commit(
-        self, group: str, member: MemoryMember, offsets: Mapping[TopicPartition, int]
+        self,
+        group: str,
+        member: MemoryMember,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
     ) -> None:
         """Raises CommitFailed for a dropped member or partitions that it does not read."""
         if member.dropped:
@@ -314,6 +319,7 @@ class MemoryBroker:
         if strangers:
             raise CommitFailed(f"{', '.join(strangers)} moved to another member")
         self.groups[group].committed.update(offsets)
+        self.groups[group].metadata.update({p: (metadata or {}).get(p, "") for p in offsets})
 
     def delete_group(self, name: str) -> None:
         """Raises GroupNotFound, GroupNotEmpty."""

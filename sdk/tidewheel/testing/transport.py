@@ -212,11 +212,15 @@ class MemoryConsumer:
         """What is read now."""
         return frozenset(self._positions)
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
         """Store the group's offsets."""
         if offsets:
             assert self._plan.group is not None, "the consumer checks"
-            self._broker.commit(self._plan.group, self._member, offsets)
+            self._broker.commit(self._plan.group, self._member, offsets, metadata)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
@@ -224,6 +228,15 @@ class MemoryConsumer:
         """The group's committed offsets."""
         known = self._broker.committed(self._plan.group or "")
         return {partition: known.get(partition) for partition in partitions}
+
+    async def committed_metadata(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """The same with the texts beside them."""
+        known = self._broker.committed(self._plan.group or "")
+        group = self._broker.groups.get(self._plan.group or "")
+        texts = {} if group is None else group.metadata
+        return {p: (known[p], texts.get(p, "")) for p in partitions if p in known}
 
     async def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch nothing of these."""
@@ -372,7 +385,9 @@ class MemoryAdmin:
 
     async def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set committed offsets."""
-        self._broker.groups.setdefault(group, MemoryGroup()).committed.update(offsets)
+        found = self._broker.groups.setdefault(group, MemoryGroup())
+        found.committed.update(offsets)
+        found.metadata.update(dict.fromkeys(offsets, ""))
 
     async def offsets(
         self, partitions: Iterable[TopicPartition], at: str | int

@@ -113,12 +113,22 @@ class ConsumerTransport(Protocol):
         """Read exactly these partitions from these offsets; for consumers without a group."""
 
     def assignment(self) -> frozenset[TopicPartition]: ...
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these next offsets, waiting for the broker. Raises CommitFailed and others."""
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
+        """Commit these next offsets, with a text that is kept beside each ("" unless given),
+        waiting for the broker. Raises CommitFailed and others."""
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | None]: ...
+    async def committed_metadata(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """Committed offsets with the texts beside them; partitions without one are missing."""
+
     async def pause(self, partitions: Iterable[TopicPartition]) -> None: ...
     async def resume(self, partitions: Iterable[TopicPartition]) -> None: ...
     async def seek(self, partition: TopicPartition, offset: int) -> None: ...

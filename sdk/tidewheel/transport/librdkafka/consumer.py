@@ -259,11 +259,19 @@ class LibrdkafkaConsumer:
         """What is read now."""
         return self._assignment
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
         """Commit and wait."""
         if not offsets:
             return
-        wanted = [ck.TopicPartition(tp.topic, tp.partition, o) for tp, o in offsets.items()]
+        texts = metadata or {}
+        wanted = [
+            ck.TopicPartition(place.topic, place.partition, offset, texts.get(place, ""))
+            for place, offset in offsets.items()
+        ]
         group = self._plan.group
 
         def call() -> list[ck.TopicPartition]:
@@ -283,6 +291,22 @@ class LibrdkafkaConsumer:
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; None where there is none."""
+        return {
+            TopicPartition(p.topic, p.partition): p.offset if p.offset >= 0 else None
+            for p in await self._committed(partitions)
+        }
+
+    async def committed_metadata(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, str]]:
+        """The group's committed offsets with what was said beside them."""
+        return {
+            TopicPartition(p.topic, p.partition): (p.offset, p.metadata or "")
+            for p in await self._committed(partitions)
+            if p.offset >= 0
+        }
+
+    async def _committed(self, partitions: Iterable[TopicPartition]) -> list[ck.TopicPartition]:
         asked = [ck.TopicPartition(*tp) for tp in partitions]
         what = f'reading committed offsets of group "{self._plan.group}"'
         answer = await self._call(
@@ -291,10 +315,7 @@ class LibrdkafkaConsumer:
         for partition in answer:
             if partition.error is not None:
                 raise from_kafka(partition.error, what)
-        return {
-            TopicPartition(p.topic, p.partition): p.offset if p.offset >= 0 else None
-            for p in answer
-        }
+        return answer
 
     async def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch nothing of these for now."""
