@@ -10,9 +10,10 @@ from typing import Any, Final, Self, TypeVar
 
 from tidewheel.access import access_from_env, parse_access
 from tidewheel.admin import Admin
+from tidewheel.commands import Commands, command_settings
 from tidewheel.consumer import Consumer
 from tidewheel.consumer_options import Commit, ConsumerOptions, RebalanceCallback, Start
-from tidewheel.errors import ClientClosed, ConfigurationError
+from tidewheel.errors import ClientClosed, ConfigurationError, NotAuthorized
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
 from tidewheel.leaderless import Reasons, raise_if_stalled
 from tidewheel.message import Receipt
@@ -27,7 +28,7 @@ from tidewheel.settings import (
     ConsumerSettings,
     ProducerSettings,
 )
-from tidewheel.subscriptions import wanted_by
+from tidewheel.subscriptions import HEADERS_PROPERTY, wanted_by
 from tidewheel.transport.librdkafka import LibrdkafkaTransport
 from tidewheel.transport.librdkafka.connection import logger
 from tidewheel.transport.port import Clock, Transport
@@ -81,6 +82,7 @@ class Client:
         self._sender: Sender | None = None
         # Where the client's messages wait for fewer replicas than nacks do, a sender for these.
         self._nack_sender: asyncio.Task[Sender] | None = None
+        self._commands: Commands | None = None
         self._consumers: set[Consumer] = set()
         self._state = "new"
 
@@ -109,6 +111,7 @@ class Client:
         if self._state == "new":
             await self._transport.open()
             self._state = "open"
+            self._commands = Commands(self._make_command_sender, self._reads_headers)
             self._sender = await self._make_sender(self._producer_settings)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -121,6 +124,8 @@ class Client:
             await self._close_consumers(max(timeout_s, LEAVE_TIMEOUT_S))
         finally:
             try:
+                if self._commands is not None:
+                    await self._commands.close(timeout_s)
                 if self._sender is not None:
                     await self._sender.close(timeout_s)
                 if self._nack_sender is not None:
@@ -283,7 +288,24 @@ class Client:
         sender = Sender(settings, self._producer_interceptors, _log_broken_interceptor)
         sender.transport = await self._transport.producer(settings, sender.on_due)
         sender.why = Reasons(Admin(self._transport)).of
+        assert self._commands is not None, "the client is open"
+        sender.cancel = self._commands.cancel
         return sender
+
+    async def _make_command_sender(self) -> Sender:
+        settings = command_settings(self._producer_settings)
+        sender = Sender(settings, (), _log_broken_interceptor)
+        sender.transport = await self._transport.producer(settings, sender.on_due)
+        return sender
+
+    async def _reads_headers(self, topic: str) -> bool:
+        """Whether records with a delay are delayed there. Who may send need not be allowed to read
+        properties, and is believed."""
+        try:
+            entries = await Admin(self._transport).configs(topic)
+        except NotAuthorized:
+            return True
+        return any(e.name == HEADERS_PROPERTY and e.value == "true" for e in entries)
 
     async def _ready_sender(self) -> Sender:
         return self._opened_sender()

@@ -199,6 +199,12 @@ class MessageRefused(SendError):
     default_hint = "Correct the record; nothing of its batch was stored"
 
 
+class TooLate(SendError):
+    """What was to be cancelled is pending no more."""
+
+    default_hint = "Its consumers have it, or will: undo it there"
+
+
 class NotEnoughReplicas(SendError):
     """acks=all needs more in-sync replicas than there are."""
 

@@ -7,9 +7,10 @@ that a typing error is reported where it was made and not by a broker for a whol
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tidewheel.errors import ConfigurationError
@@ -17,6 +18,10 @@ from tidewheel.message import ID_HEADER, TAG_HEADER, Headers, HeaderValue, Produ
 
 DELAY_HEADER: Final = "tw-delay"
 DELIVER_AT_HEADER: Final = "tw-deliver-at"
+CANCEL_HEADER: Final = "tw-cancel"
+CANCEL_OFFSET_HEADER: Final = "tw-cancel-offset"
+RESCHEDULE_HEADER: Final = "tw-reschedule"
+RESCHEDULE_OFFSET_HEADER: Final = "tw-reschedule-offset"
 
 TAGS_MAX: Final = 64
 TAG_BYTES_MAX: Final = 128
@@ -31,6 +36,7 @@ DELAY_LEVELS: Final[tuple[str, ...]] = (
 )
 """The named delays of queues with fixed levels, for code that moves over from one of them."""
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 
@@ -39,13 +45,13 @@ Duration = str | float | timedelta
 
 
 def duration_ms(value: Duration, *, what: str = "delay") -> int:
-    """Milliseconds of `"30m"`, `"1500ms"`, a timedelta, or a number of seconds.
+    """Milliseconds of `"30m"`, `"1500ms"`, a timedelta, or a number of seconds; rounded up.
 
     >>> duration_ms("30m"), duration_ms(1.5), duration_ms(timedelta(days=2))
     (1800000, 1500, 172800000)
     """
     if isinstance(value, timedelta):
-        milliseconds = round(value / timedelta(milliseconds=1))
+        milliseconds = -(-value // timedelta(milliseconds=1))
     elif isinstance(value, str):
         match = _DURATION.fullmatch(value.strip())
         if match is None:
@@ -55,7 +61,8 @@ def duration_ms(value: Duration, *, what: str = "delay") -> int:
             )
         milliseconds = int(match[1]) * _UNIT_MS[match[2]]
     else:
-        milliseconds = round(value * 1000)
+        # What is a millisecond too much by the rounding of fractions alone is not meant.
+        milliseconds = math.ceil(round(value * 1000, 6))
     if milliseconds < 0:
         raise ConfigurationError(f"{what} {value!r} is negative", hint="Give a duration from 0 up")
     return milliseconds
@@ -82,7 +89,7 @@ def duration_text(milliseconds: int) -> str:
 
 
 def epoch_ms(value: datetime | int, *, what: str = "deliver_at") -> int:
-    """Epoch milliseconds of an aware datetime, or the number itself."""
+    """Epoch milliseconds of an aware datetime, rounded up, or the number itself."""
     if not isinstance(value, datetime):
         return value
     if value.tzinfo is None:
@@ -90,7 +97,7 @@ def epoch_ms(value: datetime | int, *, what: str = "deliver_at") -> int:
             f"{what} {value.isoformat()} has no time zone",
             hint="Give an aware datetime, e.g. datetime.now(UTC) + timedelta(hours=1)",
         )
-    return round(value.timestamp() * 1000)
+    return -((_EPOCH - value) // timedelta(milliseconds=1))
 
 
 def encode_headers(record: ProducerRecord) -> list[tuple[str, HeaderValue]]:
@@ -110,7 +117,13 @@ def encode_headers(record: ProducerRecord) -> list[tuple[str, HeaderValue]]:
             )
         headers.append((DELAY_HEADER, b"%dms" % milliseconds))
     elif record.deliver_at is not None:
-        headers.append((DELIVER_AT_HEADER, b"%d" % epoch_ms(record.deliver_at)))
+        due_ms = epoch_ms(record.deliver_at)
+        if due_ms < 0:
+            raise ConfigurationError(
+                f"deliver_at {record.deliver_at!r} is before 1970",
+                hint="Give an aware datetime, or milliseconds since 1970",
+            )
+        headers.append((DELIVER_AT_HEADER, b"%d" % due_ms))
     if record.id is not None:
         headers.append((ID_HEADER, id_bytes(record.id)))
     return headers

@@ -9,10 +9,12 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
+
+from tidewheel.errors import ConfigurationError
 
 HeaderValue = bytes | str | None
 Headers = Iterable[tuple[str, HeaderValue]]
@@ -20,6 +22,8 @@ Headers = Iterable[tuple[str, HeaderValue]]
 TAG_HEADER = "tw-tag"
 ID_HEADER = "tw-id"
 ATTEMPT_HEADER = "tw-attempt"
+SOURCE_HEADER = "tw-source"
+PRODUCED_AT_HEADER = "tw-produced-at"
 
 
 class TopicPartition(NamedTuple):
@@ -32,7 +36,16 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}[{self.partition}]"
 
 
-class Receipt(NamedTuple):
+class Source(NamedTuple):
+    """Where a message stood before it was delivered."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
     """The broker's acknowledgement of one message.
 
     `offset` is -1 with acks=0, where the broker answers nothing. `timestamp_ms` is the record's
@@ -43,6 +56,21 @@ class Receipt(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+    _cancel: Callable[[Receipt], Awaitable[None]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    async def cancel(self) -> None:
+        """Have a delayed message never delivered; again and again, if need be. Raises TooLate when
+        it was delivered before, ConfigurationError for a message that was not delayed, and
+        SendErrors when it is not known whether it was."""
+        if self._cancel is None or self.offset < 0:
+            raise ConfigurationError(
+                f"The message at {self.topic}[{self.partition}]@{self.offset} is not one that can "
+                "be cancelled",
+                hint="Send it with delay= or deliver_at=, and not with acks=0",
+            )
+        await self._cancel(self)
 
 
 @dataclass(slots=True)
@@ -70,6 +98,11 @@ class ProducerRecord:
     id: str | bytes | None = None
     partition: int | None = None
     timestamp_ms: int | None = None
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it says when it is to be delivered."""
+        return self.delay is not None or self.deliver_at is not None
 
 
 class Message:
@@ -123,6 +156,26 @@ class Message:
             for name, value in self.headers
             if name == TAG_HEADER and value is not None
         )
+
+    @property
+    def source(self) -> Source | None:
+        """Of a delayed message: where it was stored when it was sent."""
+        topic, _, place = (
+            (self.header(SOURCE_HEADER) or b"").decode("utf-8", "replace").partition("/")
+        )
+        partition, _, offset = place.partition("/")
+        if not (topic and partition.isdecimal() and offset.isdecimal()):
+            return None
+        return Source(topic, int(partition), int(offset))
+
+    @property
+    def produced_at(self) -> datetime | None:
+        """Of a delayed message: the timestamp that it was sent with, in UTC. `timestamp` is when
+        it was delivered."""
+        text = (self.header(PRODUCED_AT_HEADER) or b"").decode("utf-8", "replace")
+        if not text.isdecimal():
+            return None
+        return datetime.fromtimestamp(int(text) / 1000, UTC)
 
     @property
     def id(self) -> bytes | None:

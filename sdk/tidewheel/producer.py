@@ -51,7 +51,8 @@ class Topic:
 
     The arguments of `send` and `send_nowait` are those of `ProducerRecord`. Tags, delay,
     deliver_at and id travel as `tw-` headers: brokers act on them in topics created with
-    `tidewheel.headers=true` and deliver them as plain headers elsewhere.
+    `tidewheel.headers=true` and deliver them as plain headers elsewhere. A message with a delay
+    is delivered then, as another record; until then its receipt can `cancel` it.
     """
 
     def __init__(
@@ -98,10 +99,11 @@ class Topic:
     async def send_record(self, record: ProducerRecord) -> Delivery:
         """Queue one record, waiting for room; await the returned delivery for its receipt."""
         sender = await self._sender()
-        delivery = Delivery(sender, self.name)
-        report: OnReport = delivery.settle
         if sender.interceptors:
             record = self._intercepted(sender, record)
+        delivery = Delivery(sender, self.name, is_delayed=record.is_delayed)
+        report: OnReport = delivery.settle
+        if sender.interceptors:
             report = sender.intercepted(self.name, report)
         if self._needs_partition_count(record):
             await sender.partition_count(self.name)
@@ -133,13 +135,14 @@ class Topic:
         or an id without a key needs the partition count and `prepare` was not awaited.
         """
         sender = self._opened_sender()
-        delivery = Delivery(sender, self.name)
-        report: OnReport = delivery.settle
         record = ProducerRecord(
             value, key, headers, tags, delay, deliver_at, id, partition, timestamp_ms
         )
         if sender.interceptors:
             record = self._intercepted(sender, record)
+        delivery = Delivery(sender, self.name, is_delayed=record.is_delayed)
+        report: OnReport = delivery.settle
+        if sender.interceptors:
             report = sender.intercepted(self.name, report)
         self._produce(sender, record, report)
         return delivery

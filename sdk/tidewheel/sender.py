@@ -34,13 +34,17 @@ DUE_MAX: Final = 1_000
 in a moment all that was sent meanwhile, and the rest of the application wants its turn, too."""
 
 
+Cancel = Callable[[Receipt], Awaitable[None]]
+
+
 class Delivery(Awaitable[Receipt]):
     """The outcome of one `send_nowait`: await it for the receipt, or ignore it and `flush`."""
 
-    __slots__ = ("_fault", "_message", "_sender", "_topic", "_waiters")
+    __slots__ = ("_fault", "_is_delayed", "_message", "_sender", "_topic", "_waiters")
 
-    def __init__(self, sender: Sender, topic: str) -> None:
+    def __init__(self, sender: Sender, topic: str, *, is_delayed: bool = False) -> None:
         self._sender = sender
+        self._is_delayed = is_delayed
         self._topic = topic
         self._message: Reported | None = None
         self._fault: Fault | None = None
@@ -63,7 +67,7 @@ class Delivery(Awaitable[Receipt]):
         """The receipt, or None while there is none."""
         if self._message is None or self._fault is not None:
             return None
-        return receipt_of(self._message)
+        return self._receipt(self._message)
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         if not self.done:
@@ -76,7 +80,10 @@ class Delivery(Awaitable[Receipt]):
         if (error := self.error) is not None:
             raise (yield from self._sender.explained(error, self._topic).__await__())
         assert self._message is not None, "done"
-        return receipt_of(self._message)
+        return self._receipt(self._message)
+
+    def _receipt(self, message: Reported) -> Receipt:
+        return receipt_of(message, self._sender.cancel if self._is_delayed else None)
 
     def settle(self, fault: Fault | None, message: Reported) -> None:
         """Take the transport's report, on its thread."""
@@ -93,7 +100,7 @@ class Delivery(Awaitable[Receipt]):
                 waiter.set_result(None)
 
 
-def receipt_of(message: Reported) -> Receipt:
+def receipt_of(message: Reported, cancel: Cancel | None = None) -> Receipt:
     """The receipt of a reported message."""
     offset, partition = message.offset(), message.partition()
     return Receipt(
@@ -101,6 +108,7 @@ def receipt_of(message: Reported) -> Receipt:
         -1 if partition is None else partition,
         -1 if offset is None or offset < 0 else offset,
         message.timestamp()[1],
+        cancel,
     )
 
 
@@ -132,6 +140,8 @@ class Sender:
     transport: ProducerTransport  # Set right after: making it needs `on_due`.
     # What keeps a topic from taking messages, as far as the brokers say so.
     why: Callable[[str], Awaitable[TidewheelError | None]] | None = None
+    # Cancels what was sent with a delay.
+    cancel: Cancel | None = None
 
     def __init__(
         self,
@@ -297,3 +307,4 @@ class Sender:
             # It leads back here through the transport, and a cycle would hold librdkafka's threads
             # until the garbage collector comes by.
             self.why = None
+            self.cancel = None

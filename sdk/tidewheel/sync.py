@@ -233,6 +233,14 @@ class Topic:
         receipt: Receipt = self._call(send())
         return receipt
 
+    def cancel(self, receipt: Receipt) -> None:
+        """Have a delayed message never delivered; as the asynchronous `receipt.cancel()`."""
+
+        async def cancel() -> None:
+            await receipt.cancel()
+
+        self._call(cancel())
+
     def enqueue(self, value: Any = None, **record: Any) -> Delivery:
         """Queue one message, waiting for room only; `flush`, then look at the delivery."""
         prepared = self._prepared(ProducerRecord(value, **record))

@@ -24,7 +24,15 @@ def test_there_are_examples_of_both_kinds() -> None:
 
 @pytest.fixture(scope="module")
 def environment(bootstrap: str) -> Iterator[dict[str, str]]:
-    names = ("greetings", "orders", "clicks", "payments.audit", "payments.audit-2", "payments")
+    names = (
+        "greetings",
+        "orders",
+        "clicks",
+        "reminders",
+        "payments.audit",
+        "payments.audit-2",
+        "payments",
+    )
     with sync.Client(bootstrap) as client:
         if not client.admin.topic_exists("orders"):
             client.admin.create_topic("orders", partitions=1)

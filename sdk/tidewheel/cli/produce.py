@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -31,7 +32,7 @@ from tidewheel.cli.session import (
 )
 from tidewheel.client import Client
 from tidewheel.errors import BatchSendFailed, ConfigurationError, MessageTooLarge
-from tidewheel.headers import duration_ms
+from tidewheel.headers import DELAY_MS_MAX, duration_ms, epoch_ms
 from tidewheel.message import ProducerRecord
 from tidewheel.settings import (
     MESSAGE_BYTES_MAX_DEFAULT,
@@ -48,11 +49,27 @@ PRODUCE_EXAMPLES: Final = (
     "produce orders hello world",
     "produce orders --key-separator : < pairs.txt",
     "produce orders --format json --file orders.jsonl",
+    "produce orders --delay 30m 'remember the milk'",
 )
 
 Acknowledgements = Literal["all", "1", "0"]
 Preset = Literal["throughput", "latency"]
 InputFormat = Literal["lines", "json", "raw"]
+PresetOption = Annotated[
+    Preset | None, typer.Option("--preset", help="Large batches, or every message at once.")
+]
+DelayOption = Annotated[
+    str | None,
+    typer.Option("--delay", metavar="DURATION", help="Deliver it so much later: 30s, 10m, 45d."),
+]
+DeliverAtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deliver-at",
+        metavar="TIME",
+        help="Deliver it then: 2027-01-01T08:00:00Z, or ms since 1970.",
+    ),
+]
 
 
 def produce(
@@ -92,16 +109,12 @@ def produce(
     tag: Annotated[
         list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="A tag; repeatable.")
     ] = None,
-    delay: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Sent as tw-delay, e.g. 30s, 10m, 2h."),
-    ] = None,
+    delay: DelayOption = None,
+    deliver_at: DeliverAtOption = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Send to this one.")
     ] = None,
-    preset: Annotated[
-        Preset | None, typer.Option(help="Large batches, or every message at once.")
-    ] = None,
+    preset: PresetOption = None,
     acks: Annotated[Acknowledgements, typer.Option(help="Who must have it.")] = "all",
     message_bytes_max: Annotated[
         int,
@@ -115,9 +128,14 @@ def produce(
     if values and file:
         usage("Both messages and --file are given", "Give one of them")
     pairs = parse_pairs(header or [], "--header", "source=sensor-7")
-    _check_delay(delay)
+    due = _checked_time(delay, deliver_at)
     base = ProducerRecord(
-        key=key, headers=list(pairs.items()), tags=tag or [], delay=delay, partition=partition
+        key=key,
+        headers=list(pairs.items()),
+        tags=tag or [],
+        delay=delay,
+        deliver_at=due,
+        partition=partition,
     )
     template = Template(base, key_separator.encode() if key_separator is not None else None)
     settings = _settings(preset, acks, compression, message_bytes_max, interactive=bool(values))
@@ -132,14 +150,21 @@ def _too_large_hint(topic: str) -> str:
     )
 
 
-def _check_delay(delay: str | None) -> None:
-    """A delay without meaning is a mistake of the command line, found before anything is sent."""
-    if delay is None:
-        return
+def _checked_time(delay: str | None, deliver_at: str | None) -> int | None:
+    """What --deliver-at says, in ms since 1970. A time without meaning is a mistake of the command
+    line, found before anything is sent."""
+    if delay is not None and deliver_at is not None:
+        usage("Both --delay and --deliver-at are given", "Give one of them")
     try:
-        duration_ms(delay, what="--delay")
+        if delay is not None and not 0 < duration_ms(delay, what="--delay") <= DELAY_MS_MAX:
+            usage(f"--delay {delay} is not from 1 ms to ten years", "Choose another one")
+        if deliver_at is None or deliver_at.isdecimal():
+            return None if deliver_at is None else int(deliver_at)
+        return epoch_ms(datetime.fromisoformat(deliver_at), what="--deliver-at")
     except ConfigurationError as error:
         usage(error.message, error.hint)
+    except ValueError:
+        usage(f"--deliver-at {deliver_at!r} is no time", "Write 2027-01-01T08:00:00Z")
 
 
 def _settings(

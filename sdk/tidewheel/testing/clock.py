@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from itertools import count
 from typing import Final
 
@@ -47,6 +48,18 @@ class VirtualClock:
         if self._autojump:
             self._schedule_jump(loop)
         await waiter
+
+    def call_at(self, when_ms: int, callback: Callable[[], None]) -> None:
+        """Call this when it is that late; soon if it is already."""
+        loop = asyncio.get_running_loop()
+        if when_ms <= self._now_ms:
+            loop.call_soon(callback)
+            return
+        waiter: asyncio.Future[None] = loop.create_future()
+        waiter.add_done_callback(lambda _: callback())
+        heapq.heappush(self._sleepers, (when_ms, next(self._numbers), waiter))
+        if self._autojump:
+            self._schedule_jump(loop)
 
     async def advance(self, seconds: float) -> None:
         """Move the clock, waking sleepers at their own times."""

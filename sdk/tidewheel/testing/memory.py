@@ -2,9 +2,10 @@
 
 It keeps what the Kafka protocol promises to clients: offsets without gaps, order per partition,
 one reader per partition and group, cooperative rebalancing, fenced commits of members that were
-dropped; and subscriptions, by the tags of records (topics.py), with retries and dead letters
-(retries.py). It has no network, no retention, no compaction, no transactions, and acts on no other
-`tw-` headers: they are stored and delivered.
+dropped; subscriptions, by the tags of records (topics.py), with retries and dead letters
+(retries.py); and delayed messages and commands about them, by its clock (delayed.py). It has no
+network, no retention, no compaction, no transactions, and acts on no other `tw-` headers: they are
+stored and delivered.
 
 Group rebalances happen as in a real client: each member gives up and takes over partitions while
 it fetches, and a partition moves only after its old reader has let it go.
@@ -230,7 +231,7 @@ class MemoryBroker:
 
     def append(self, record: Message) -> Message:
         """Store a record at the end of its partition; returns it with offset and timestamp. Raises
-        TopicNotFound, InvalidRequest for what subscriptions do not take."""
+        TopicNotFound, InvalidRequest for what subscriptions do not take or brokers refuse."""
         found = self.partition(record.topic_partition)
         if isinstance(found, MemorySubscription) and record.partition % 2:
             found.nack(record, self._chance.random())
@@ -240,9 +241,33 @@ class MemoryBroker:
         record.offset = topic.end_offset(record.partition)
         if record.timestamp_ms <= 0:
             record.timestamp_ms = self.clock.now_ms()
+        reads_headers = topic.configs.get(HEADERS_PROPERTY, "").lower() == "true"
+        if reads_headers and record.headers:
+            try:
+                is_hidden = topic.delayed[record.partition].take(record, self.clock.now_ms())
+            except InvalidRequest:
+                record.offset = -1
+                raise
+            if is_hidden:
+                self._deliver_later(topic, record.partition)
         topic.logs[record.partition].append(record)
         self.wake()
         return record
+
+    def _deliver_later(self, topic: MemoryTopic, partition: int) -> None:
+        due_ms = topic.delayed[partition].next_due_ms
+        if due_ms is not None:
+            self.clock.call_at(due_ms, lambda: self._deliver(topic, partition))
+
+    def _deliver(self, topic: MemoryTopic, partition: int) -> None:
+        """What is due by now; the rest later. A topic that was deleted delivers nothing."""
+        if self.topics.get(topic.name) is not topic:
+            return
+        for message in topic.delayed[partition].take_due(self.clock.now_ms()):
+            message.offset = topic.end_offset(partition)
+            topic.logs[partition].append(message)
+        self._deliver_later(topic, partition)
+        self.wake()
 
     def group(self, name: str) -> MemoryGroup:
         """Raises GroupNotFound."""

@@ -10,23 +10,29 @@ source, with gaps where others are, and a reader moves on over what does not mat
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidewheel.filters import Filter
 from tidewheel.message import Message, TopicPartition
 from tidewheel.retry_policy import DEFAULT_POLICY, POLICY_PROPERTIES, RetryPolicy, policy_of
+from tidewheel.testing.delayed import DelayedMessages
 from tidewheel.testing.retries import RetryLog
 
 
 @dataclass(slots=True)
 class MemoryTopic:
-    """One topic; `logs[p]` holds the records of partition p, from `start_offsets[p]` on."""
+    """One topic; `logs[p]` holds the records of partition p, from `start_offsets[p]` on, and
+    `delayed[p]` which of them are hidden."""
 
     name: str
     logs: list[list[Message]]
     start_offsets: list[int]
     configs: dict[str, str]
+    delayed: defaultdict[int, DelayedMessages] = field(
+        default_factory=lambda: defaultdict(DelayedMessages)
+    )
 
     @property
     def partitions_count(self) -> int:
@@ -44,10 +50,20 @@ class MemoryTopic:
     def read(
         self, partition: int, position: int, messages_max: int
     ) -> tuple[Sequence[Message], int]:
-        """Records from an offset of the log on, and where a reader goes on."""
+        """Records from an offset of the log on, and where a reader goes on: behind what it saw, and
+        what is hidden."""
         index = position - self.start_offsets[partition]
-        found = self.logs[partition][index : index + messages_max]
-        return found, position + len(found)
+        if not self.delayed[partition].hides_any:
+            found = self.logs[partition][index : index + messages_max]
+            return found, position + len(found)
+        shown: list[Message] = []
+        for message in self.logs[partition][index:]:
+            if len(shown) == messages_max:
+                break
+            position += 1
+            if not self.delayed[partition].hides(message.offset):
+                shown.append(message)
+        return shown, position
 
 
 class MemorySubscription:
@@ -121,7 +137,8 @@ class MemorySubscription:
             if len(found) == messages_max:
                 break
             position += 1
-            if self.filter.matches(message.tags):
+            is_hidden = self.source.delayed[partition // 2].hides(message.offset)
+            if not is_hidden and self.filter.matches(message.tags):
                 found.append(
                     Message(
                         self.name,
