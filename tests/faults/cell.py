@@ -63,10 +63,11 @@ class Cell:
         data: Mapping[int, Path] | None = None,
         racks: Mapping[int, str] | None = None,
         settings_of: Callable[[int], Mapping[str, str]] | None = None,
+        module: str = "data_plane.server",
     ) -> None:
         """`data`: folders of brokers that are to be elsewhere than in `folder`. `settings_of`: more
         settings, of the broker whose clients come to this port; the code of another checkout is
-        not given them."""
+        not given them. `module` is what brokers run."""
         self.folder = folder
         self.ids = list(range(1, brokers + 1))
         self.store_links: dict[int, FaultProxy] = {}
@@ -81,6 +82,7 @@ class Cell:
         self._data = dict(data or {})
         self._racks = dict(racks or {})
         self._settings_of = settings_of
+        self._module = module
         self._ports: dict[int, int] = {}
         # Where brokers serve CellAdmin, if they do.
         self.cell_admin_ports: dict[int, int] = {}
@@ -163,6 +165,7 @@ class Cell:
             settings=(*cell_settings(broker_id, 0, host), *given),
             environment=cell_environment(broker_id, store_url, len(self.ids)),
             prefix=prefix,
+            module=self._module,
         )
         self.processes[broker_id] = BrokerProcess(launch)
 
