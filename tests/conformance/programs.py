@@ -32,8 +32,8 @@ C_EXAMPLES = (
 )
 
 
-GO_SOURCES = ("main.go", "cell.go", "projected.go", "secure.go", "go.mod", "go.sum")
-JAVA_PROGRAMS = ("Conformance", "CellLoad", "Projected", "Secure")
+GO_SOURCES = ("main.go", "cell.go", "projected.go", "delayed.go", "secure.go", "go.mod", "go.sum")
+JAVA_PROGRAMS = ("Conformance", "CellLoad", "Projected", "Delayed", "Secure")
 
 
 def require(*tools: str) -> None:
@@ -121,12 +121,12 @@ def go_command() -> list[str]:
 def sarama_command(program: str = "projected") -> list[str]:
     """One of sarama's programs, compiled."""
     require("go")
-    names = ("main.go", "features/main.go", "secure/main.go", "go.mod", "go.sum")
+    names = ("main.go", "features/main.go", "delayed/main.go", "secure/main.go", "go.mod", "go.sum")
     sources = [HERE / "sarama" / name for name in names]
 
     def build(folder: Path) -> None:
-        packages = (("projected", "."), ("features", "./features"), ("secure", "./secure"))
-        for name, package in packages:
+        for name in ("projected", "features", "delayed", "secure"):
+            package = "." if name == "projected" else f"./{name}"
             execute(["go", "build", "-o", str(folder / name), package], cwd=HERE / "sarama")
 
     return [str(built("sarama", sources, build) / program)]
@@ -135,7 +135,7 @@ def sarama_command(program: str = "projected") -> list[str]:
 def node_command(program: str = "conformance.js") -> list[str]:
     """One of kafkajs's programs with its packages installed beside a copy of them."""
     require("node", "npm")
-    programs = ("conformance.js", "cell.js", "projected.js", "secure.js")
+    programs = ("conformance.js", "cell.js", "projected.js", "delayed.js", "secure.js")
     names = (*programs, "package.json", "package-lock.json")
     sources = [HERE / "node" / name for name in names]
 
