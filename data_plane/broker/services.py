@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from data_plane.broker.cell.metadata_writer import MetadataWriter
     from data_plane.broker.coordinators.groups import GroupService
     from data_plane.broker.fetch.open_fetches import OpenFetches
+    from data_plane.broker.pending_messages import PendingMessages
     from data_plane.broker.produce.init_producer_id import ProducerIds
     from data_plane.broker.produce.judging import Judges
     from data_plane.broker.quotas.share_exchange import ShareExchange
@@ -208,6 +209,8 @@ class Services:
 
     # Of a feature that has commands.
     judges: Judges | None = None
+    # Of one that hides messages until they are due.
+    pending_messages: PendingMessages | None = None
     # Told of led partitions to which records were appended that are hidden from readers.
     hidden_listeners: list[Callable[[Partition], None]] = field(default_factory=list)
 

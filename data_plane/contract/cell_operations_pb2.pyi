@@ -1747,7 +1747,9 @@ class CancelDelayedResponse(_message.Message):
     NEXT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def failure(self) -> Global___Failure:
-        """Why it went no further than `next`; what is below was answered."""
+        """Why it went no further; what is below was answered. Go on from `next` or, without it, from the
+        beginning.
+        """
 
     @_builtins.property
     def cancelled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:

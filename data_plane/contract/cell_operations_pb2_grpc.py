@@ -208,8 +208,7 @@ class CellOperationsServicer:
 
     def ListDelayed(self, request, context):
         """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
-        answers: with what is pending now, committed or not. No broker serves these three yet: they get
-        UNIMPLEMENTED.
+        answers: with what is pending now, committed or not.
 
         By the time when they are due, page by page. Needs READ on the topic.
         """

@@ -80,8 +80,7 @@ class CellOperationsStub:
     """Commits other offsets for a group without members."""
     ListDelayed: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.ListDelayedRequest, _cell_operations_pb2.ListDelayedResponse]
     """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
-    answers: with what is pending now, committed or not. No broker serves these three yet: they get
-    UNIMPLEMENTED.
+    answers: with what is pending now, committed or not.
 
     By the time when they are due, page by page. Needs READ on the topic.
     """
@@ -134,8 +133,7 @@ class CellOperationsAsyncStub(CellOperationsStub):
     """Commits other offsets for a group without members."""
     ListDelayed: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.ListDelayedRequest, _cell_operations_pb2.ListDelayedResponse]  # type: ignore[assignment]
     """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
-    answers: with what is pending now, committed or not. No broker serves these three yet: they get
-    UNIMPLEMENTED.
+    answers: with what is pending now, committed or not.
 
     By the time when they are due, page by page. Needs READ on the topic.
     """
@@ -263,8 +261,7 @@ class CellOperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cell_operations_pb2.ListDelayedResponse, _abc.Awaitable[_cell_operations_pb2.ListDelayedResponse]]:
         """Messages of one partition that are hidden until they are due (docs/delayed.md). Its leader
-        answers: with what is pending now, committed or not. No broker serves these three yet: they get
-        UNIMPLEMENTED.
+        answers: with what is pending now, committed or not.
 
         By the time when they are due, page by page. Needs READ on the topic.
         """

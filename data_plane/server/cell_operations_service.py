@@ -17,6 +17,7 @@ from data_plane.server.cell_operations_messages import write_sample
 from data_plane.server.change_feed import WATCHES_MAX, WRITE_TIMEOUT_S, ChangeFeed
 from data_plane.server.deleted_topics import purge, undelete, write_deleted_topics
 from data_plane.server.kafka_calls import KafkaCalls
+from data_plane.server.tenant_delayed import TenantDelayed
 from data_plane.server.tenant_groups import TenantGroups
 from data_plane.server.tenant_records import TenantRecords
 from data_plane.server.usage_spool import UsageSpool
@@ -25,10 +26,8 @@ USAGE_READS_MAX: Final = 4
 # Each may have some dozen MiB in memory.
 RECORD_CALLS_MAX: Final = 4
 GROUP_CALLS_MAX: Final = 4
+DELAYED_CALLS_MAX: Final = 4
 USAGE_POLL_S: Final = 1.0
-
-
-_NO_DELAYED: Final = "this broker does not list delayed messages yet"
 
 
 class CellOperationsService(CellOperationsServicer):
@@ -48,6 +47,8 @@ class CellOperationsService(CellOperationsServicer):
         kafka = KafkaCalls(calls)
         self._records = TenantRecords(kafka)
         self._groups = TenantGroups(kafka, calls)
+        self._delayed = TenantDelayed(kafka, calls)
+        self._delayed_calls = _Places(DELAYED_CALLS_MAX, "calls about delayed messages")
         self._group_calls = _Places(GROUP_CALLS_MAX, "calls about groups")
         self._record_calls = _Places(RECORD_CALLS_MAX, "calls of Peek and Produce")
         self._watches = _Places(WATCHES_MAX, "calls of Watch")
@@ -84,25 +85,28 @@ class CellOperationsService(CellOperationsServicer):
     ) -> messages.ElectLeadersResponse:
         return await elect_leaders(self.calls, request)
 
-    # The stubs know of generators only, which cannot tell how long a caller takes to read.
+    @answered
     async def ListDelayed(  # noqa: N802
         self, request: messages.ListDelayedRequest, context: Context
     ) -> messages.ListDelayedResponse:
-        """Not served yet."""
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _NO_DELAYED)
+        with self._delayed_calls.taken():
+            return await self._delayed.listed(request)
 
+    @answered
     async def CountDelayed(  # noqa: N802
         self, request: messages.CountDelayedRequest, context: Context
     ) -> messages.CountDelayedResponse:
-        """Not served yet."""
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _NO_DELAYED)
+        with self._delayed_calls.taken():
+            return await self._delayed.count(request)
 
+    @answered
     async def CancelDelayed(  # noqa: N802
         self, request: messages.CancelDelayedRequest, context: Context
     ) -> messages.CancelDelayedResponse:
-        """Not served yet."""
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, _NO_DELAYED)
+        with self._delayed_calls.taken():
+            return await self._delayed.cancel(request)
 
+    # The stubs know of generators only, which cannot tell how long a caller takes to read.
     async def Watch(  # type: ignore[override]  # noqa: N802
         self, request: messages.WatchRequest, context: Context
     ) -> None:

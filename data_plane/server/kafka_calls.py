@@ -19,8 +19,10 @@ import grpc
 from data_plane.broker.authentication.authentication import why_shut
 from data_plane.broker.request.api import CloseConnection, ConnectionInfo, Deferred
 from data_plane.broker.request.dispatch import Dispatcher
+from data_plane.broker.request.namespaces import RequestNames
 from data_plane.broker.request.principal import Principal
 from data_plane.broker.services import Services
+from data_plane.cell.acls import AclOperation, AclResourceType
 from data_plane.cell.metadata import NO_LEADER
 from data_plane.cell.virtual_topics import shown_partition
 from data_plane.server.cell_calls import Calls, Done, Refused
@@ -127,15 +129,28 @@ class KafkaCalls:
         shown = None if there is None else shown_partition(image, there, partition)
         return NO_LEADER if shown is None else shown.leader
 
-    def _dispatch(self, caller: Caller, frame: bytearray, done: Done[bytes]) -> None:
-        """On the loop."""
+    def may_to_topic(self, caller: Caller, operation: AclOperation, topic: str) -> bool:
+        """On the loop. Raises Refused."""
+        rights = self._names(caller).rights
+        return rights.is_open or rights.may(
+            caller.principal, caller.host, operation, AclResourceType.TOPIC, topic
+        )
+
+    def _names(self, caller: Caller) -> RequestNames:
+        """Of who may ask, as when a client logs in. On the loop; raises Refused."""
         services = self._services
-        if caller.tenant not in services.namespaces.names:
+        names = services.namespaces.names.get(caller.tenant)
+        if names is None:
             raise Refused(grpc.StatusCode.NOT_FOUND, f"there is no tenant {caller.tenant}")
-        # As when a client logs in.
         reason = why_shut(services.image, caller.tenant)
         if reason:
             raise Refused(grpc.StatusCode.FAILED_PRECONDITION, reason)
+        return names
+
+    def _dispatch(self, caller: Caller, frame: bytearray, done: Done[bytes]) -> None:
+        """On the loop."""
+        services = self._services
+        self._names(caller)
         connection = ConnectionInfo(
             connection_id=-next(self._ids),
             peer=CLIENT_ID,

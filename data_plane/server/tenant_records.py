@@ -51,7 +51,7 @@ _PRODUCE_VERSION: Final = 12
 _ACKS_ALL: Final = -1
 
 
-class _Failed(Exception):
+class Failed(Exception):
     """What Kafka answered, for the Failure of the response."""
 
     def __init__(self, code: int, message: str | None = None, leader: int = -1) -> None:
@@ -98,7 +98,7 @@ class TenantRecords:
         try:
             offset = await self._start(where, request)
             data = await self._fetch(where, offset, size)
-        except _Failed as failed:
+        except Failed as failed:
             return messages.PeekResponse(failure=failed.failure)
         response = messages.PeekResponse(
             next_offset=offset,
@@ -139,12 +139,12 @@ class TenantRecords:
         ((result,),) = (topic.partition_responses for topic in answer.responses)
         try:
             self._check(where, result.error_code, result.error_message)
-        except _Failed as failed:
+        except Failed as failed:
             return messages.ProduceResponse(failure=failed.failure)
         return messages.ProduceResponse(partition=where.partition, base_offset=result.base_offset)
 
     async def _start(self, where: _Where, request: messages.PeekRequest) -> int:
-        """Where to begin, as the request says. Raises _Failed."""
+        """Where to begin, as the request says. Raises Failed."""
         match request.WhichOneof("start"):
             case "offset":
                 return request.offset
@@ -158,7 +158,7 @@ class TenantRecords:
         return await self._offset_at(where, EARLIEST_TIMESTAMP)
 
     async def _offset_at(self, where: _Where, timestamp: int) -> int:
-        """-1 when there is no such record. Raises _Failed."""
+        """-1 when there is no such record. Raises Failed."""
         key = (where.topic, where.partition)
         result = (await self._kafka.list_offsets(where.caller, {key: timestamp}))[key]
         self._check(where, result.error_code)
@@ -166,7 +166,7 @@ class TenantRecords:
         return offset
 
     async def _fetch(self, where: _Where, offset: int, size: int) -> Any:
-        """Raises _Failed, and Refused where a quota makes it wait: then there are no records."""
+        """Raises Failed, and Refused where a quota makes it wait: then there are no records."""
         partition = FetchPartition(
             partition=where.partition, fetch_offset=offset, partition_max_bytes=size
         )
@@ -179,7 +179,7 @@ class TenantRecords:
         )
         answer = await self._kafka.call(where.caller, ApiKey.FETCH, _FETCH_VERSION, wanted)
         if answer.error_code:
-            raise _Failed(answer.error_code)
+            raise Failed(answer.error_code)
         if not answer.responses and answer.throttle_time_ms:
             words = f"a quota makes this wait; ask again in {answer.throttle_time_ms} ms"
             raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
@@ -188,13 +188,13 @@ class TenantRecords:
         return result
 
     def _check(self, where: _Where, code: int, message: str | None = None) -> None:
-        """Raises _Failed, with the leader where that is another broker."""
+        """Raises Failed, with the leader where that is another broker."""
         if code == ErrorCode.NONE:
             return
         leader = -1
         if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader = self._kafka.leader_of(where.caller.tenant, where.topic, where.partition)
-        raise _Failed(code, message, leader)
+        raise Failed(code, message, leader)
 
 
 def _read_where(caller: messages.Caller, topic: str, partition: int) -> _Where:
@@ -221,12 +221,12 @@ def _unpack(buf: bytes, offset: int, cut: _Cut, response: messages.PeekResponse)
         for record in decode_batch(buf, header.position, size_max=UNPACKED_BYTES_MAX):
             if record.offset < offset:
                 continue
-            message = _write_record(record, cut.value_bytes_max)
+            message = write_record(record, cut.value_bytes_max)
             size = message.ByteSize()
             if response.records and (size > left or len(response.records) == cut.records_max):
                 return
             if size > left:
-                message = _write_record(record, max(1, left // 2))
+                message = write_record(record, max(1, left // 2))
                 del message.headers[:]
                 message.is_cut = True
                 if message.ByteSize() > left:
@@ -237,7 +237,8 @@ def _unpack(buf: bytes, offset: int, cut: _Cut, response: messages.PeekResponse)
         response.next_offset = max(response.next_offset, header.last_offset + 1)
 
 
-def _write_record(record: Any, value_bytes_max: int) -> messages.Record:
+def write_record(record: Any, value_bytes_max: int) -> messages.Record:
+    """Its value cut to so many bytes, or whole with 0."""
     message = messages.Record(offset=record.offset, timestamp_ms=record.timestamp)
     if record.key is not None:
         message.key = record.key

@@ -23,7 +23,7 @@ from data_plane.wire.records import (
     build_batch,
 )
 from features.delayed.fold import SOURCE_HEADER, source_of
-from features.delayed.originals import Originals
+from features.delayed.originals import Originals, size_of
 from features.delayed.runs import Entry
 from features.delayed.times import DELIVER_AT_HEADER
 
@@ -65,7 +65,7 @@ def make_due_batch(
             continue
         read.append((due_ms, offset))
         records.append(_delivered(original, source, wall_ms))
-        size += _size_of(original)
+        size += size_of(original)
         if size >= bytes_max:
             break
     if not records:
@@ -87,8 +87,3 @@ def _delivered(original: Record, source: tuple[str, int], wall_ms: int) -> NewRe
         (PRODUCED_AT_HEADER, b"%d" % original.timestamp),
     )
     return NewRecord(wall_ms, original.key, original.value, headers)
-
-
-def _size_of(record: Record) -> int:
-    headers = sum(len(key) + len(value or b"") for key, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers

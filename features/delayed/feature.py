@@ -10,6 +10,7 @@ from data_plane.server.features import Feature
 from features.delayed.firing import Firing
 from features.delayed.fold import make_fold
 from features.delayed.judging import CommandJudges
+from features.delayed.listing import Listing
 from features.delayed.visibility import HidingTopics
 
 
@@ -19,6 +20,7 @@ def _plug_in(services: Services) -> None:
     services.image_listeners.append(hiding.image_changed)
     firing = Firing(services)
     services.components.append(firing)
+    services.pending_messages = Listing()
     services.judges = CommandJudges(services, firing.metrics)
 
 

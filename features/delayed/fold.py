@@ -107,20 +107,23 @@ class DelayedMessages:
                 self.names.add(message_id, due_ms, offset)
         elif JUDGED_AT_HEADER in known:
             judged_at_ms = int(known[JUDGED_AT_HEADER] or b"")
-            said = next((key, value) for key, value in headers if key in COMMAND_HEADERS)
+            said = next((key, value or b"") for key, value in headers if key in COMMAND_HEADERS)
+            last_said: tuple[bytes, bytes, int | None] | None = None
             for key, value in headers:
-                if key in FACT_HEADERS:
-                    self._apply_fact(decode_fact(value), said, judged_at_ms)
+                if key not in FACT_HEADERS:
+                    continue
+                fact = decode_fact(value)
+                self._apply_fact(fact)
+                itself = Command(fact.offset, b"", fact.new_due_ms).header
+                self.outcomes.note(outcome_of(itself, fact.new_due_ms), judged_at_ms)
+                if said != itself and last_said != (*said, fact.new_due_ms):
+                    last_said = (*said, fact.new_due_ms)
+                    self.outcomes.note(outcome_of(said, fact.new_due_ms), judged_at_ms)
 
-    def _apply_fact(self, fact: Fact, said: tuple[bytes, bytes | None], judged_at_ms: int) -> None:
+    def _apply_fact(self, fact: Fact) -> None:
         offset, due_ms, new_due_ms, message_id = fact
-        key, value = said
-        assert value is not None
-        self.outcomes.note(outcome_of((key, value), new_due_ms), judged_at_ms)
-        itself = Command(offset, b"", new_due_ms).header
-        self.outcomes.note(outcome_of(itself, new_due_ms), judged_at_ms)
         if new_due_ms is None:
-            self.pending.remove(offset)
+            self.pending.remove(offset, due_ms)
         else:
             self.pending.move(offset, due_ms, new_due_ms)
             self.names.add(offset_name(offset), new_due_ms, offset)

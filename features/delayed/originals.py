@@ -51,3 +51,9 @@ class Originals:
         if record is None or all(key != DELIVER_AT_HEADER for key, _ in record.headers):
             return None
         return record
+
+
+def size_of(record: Record) -> int:
+    """The bytes of its key, value and headers."""
+    headers = sum(len(key) + len(value or b"") for key, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers

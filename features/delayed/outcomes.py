@@ -1,7 +1,7 @@
 """What was commanded lately, so that a command that is sent again is done and not too late.
 
-Each outcome is a digest of what was said, with the leader's date when it was judged. Of two that
-agree, the later date counts. The log's time is the newest of these dates: nothing goes by a clock
+Each outcome is a digest of what was said, with the leader's date when it was judged. What is said
+again counts from then. The log's time is the newest of these dates: nothing goes by a clock
 when a fold applies it.
 
 Invariants
@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
@@ -31,24 +32,28 @@ class Outcomes:
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         """(digest, date in ms), the oldest first."""
-        self._dates_ms: dict[int, int] = dict(entries)
+        self._order = deque(entries)
+        self._dates_ms: dict[int, int] = dict(self._order)
 
     def __contains__(self, outcome: int) -> bool:
         return outcome in self._dates_ms
 
     def note(self, outcome: int, date_ms: int) -> None:
-        dates = self._dates_ms
-        dates.pop(outcome, None)
+        order, dates = self._order, self._dates_ms
+        if dates.get(outcome) == date_ms:
+            return
         dates[outcome] = date_ms
-        while len(dates) > OUTCOMES_MAX:
-            del dates[next(iter(dates))]
-        # Dates of several leaders may be out of order: what is older than its successor waits.
-        while dates[first := next(iter(dates))] < date_ms - KEPT_MS:
-            del dates[first]
+        order.append((outcome, date_ms))
+        # Dates of several leaders may be out of order: what is older than its predecessor waits.
+        while len(order) > OUTCOMES_MAX or order[0][1] < date_ms - KEPT_MS:
+            first, first_ms = order.popleft()
+            # It may have been said again since.
+            if dates[first] == first_ms:
+                del dates[first]
 
     def entries(self) -> list[tuple[int, int]]:
         """All of them, in their order."""
-        return list(self._dates_ms.items())
+        return list(self._order)
 
     def copy(self) -> Outcomes:
-        return Outcomes(self._dates_ms.items())
+        return Outcomes(self._order)

@@ -150,13 +150,17 @@ class PendingSet:
             self.runs = (*self.runs, OpenRun(memory_run(entries), 0))
             self._recent = {}
 
-    def remove(self, offset: int) -> None:
-        """It is pending no more, if it was."""
+    def remove(self, offset: int, due_ms: int | None = None) -> None:
+        """It is pending no more, if it was; it was due at `due_ms`, if whoever says so knows."""
         self._touch(offset)
-        due_ms = self._near.pop(offset, None)
-        if due_ms is not None:
-            self.wheel.remove(due_ms, offset)
-        elif self._recent.pop(offset, None) is None:
+        near_ms = self._near.pop(offset, None)
+        if near_ms is not None:
+            self.wheel.remove(near_ms, offset)
+        elif self._recent.pop(offset, None) is not None:
+            return
+        elif due_ms is not None:
+            self._note_stale((due_ms, offset))
+        else:
             ranges = ((one.run.offset_min, one.run.offset_max) for one in self.runs)
             if any(lowest <= offset <= highest for lowest, highest in ranges):
                 self._done.add(offset)

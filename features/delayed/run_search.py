@@ -48,10 +48,10 @@ class RunSearch:
     ) -> None:
         self.close()
 
-    def place_of(self, entry: Entry) -> int:
-        """How many entries are before `entry`, as bisect_left says it."""
+    def place_of(self, entry: Entry, from_place: int = 0) -> int:
+        """How many entries are before `entry`, as bisect_left says it; at least `from_place`."""
         wanted = ENTRY.pack(*entry)
-        low, high = 0, -(-self._run.size // CHUNK_ENTRIES)
+        low, high = from_place // CHUNK_ENTRIES, -(-self._run.size // CHUNK_ENTRIES)
         while low < high:
             middle = (low + high) // 2
             if self._chunk(middle)[-ENTRY.size :] < wanted:

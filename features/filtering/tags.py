@@ -14,7 +14,7 @@ Deliberately absent: looking for them in records (the kernel), what the other he
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 TAG_HEADER = b"tw-tag"
 TAG_BYTES_MAX = 128
@@ -49,6 +49,19 @@ def split_tags(stored: bytes) -> Iterator[bytes]:
         size >>= 1
         yield stored[position : position + size]
         position += size
+
+
+def join_tags(tags: Iterable[bytes]) -> bytes:
+    """As `split_tags` takes them, of tags that were checked."""
+    stored = bytearray()
+    for tag in tags:
+        size = 2 * len(tag)
+        while size >= 0x80:
+            stored.append(size & 0x7F | 0x80)
+            size >>= 7
+        stored.append(size)
+        stored += tag
+    return bytes(stored)
 
 
 def tag_problem(tag: bytes | None) -> str | None:

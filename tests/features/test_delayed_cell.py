@@ -266,9 +266,9 @@ def moves_are_not_applied(patch: pytest.MonkeyPatch) -> None:
 def cancels_of_what_is_far_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     real = PendingSet.remove
 
-    def remove(self: PendingSet, offset: int) -> None:
+    def remove(self: PendingSet, offset: int, due_ms: int | None = None) -> None:
         if offset in self._near or offset in self._recent:
-            real(self, offset)
+            real(self, offset, due_ms)
 
     patch.setattr(PendingSet, "remove", remove)
 

@@ -256,9 +256,11 @@ def test_outcomes_are_bounded_by_number_and_by_time() -> None:
     assert 5 in outcomes
     assert Outcomes(outcomes.entries()).entries() == outcomes.entries()
     outcomes.note(1, 1_000 + OUTCOMES_KEPT_MS)
-    assert 6 in outcomes
+    assert 7 in outcomes
+    outcomes.note(7, 1_000 + OUTCOMES_KEPT_MS)
     outcomes.note(2, 1_001 + OUTCOMES_KEPT_MS)
-    assert [entry for entry, _ in outcomes.entries()] == [1, 2]
+    assert [entry for entry, _ in outcomes.entries()] == [1, 7, 2]
+    assert (7 in outcomes, 8 in outcomes) == (True, False)
 
 
 @pytest.mark.parametrize("size", [1, 511, 512, 513, 1_500])

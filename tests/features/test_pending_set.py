@@ -74,8 +74,8 @@ class World:
             offset = min(self.expected, key=lambda one: (self.expected[one], one))
             if self.rng.random() < 0.3:
                 offset = self.rng.choice(list(self.expected))
-            self.pending.remove(offset)
-            del self.expected[offset]
+            due_ms = self.expected.pop(offset)
+            self.pending.remove(offset, self.rng.choice([None, due_ms]))
 
     def move(self) -> None:
         """To another time, now and then to one at which it was before."""
