@@ -251,7 +251,7 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _printable(data: bytes) -> str:
+def printable(data: bytes) -> str:
     """Text that cannot do anything to the terminal; bytes that are no UTF-8 as \\x escapes."""
     text = data.decode("utf-8", "backslashreplace")
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -265,14 +265,14 @@ def _human_line(message: Message) -> str:
     moment = message.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     parts = [moment, f"{message.topic}[{message.partition}]@{message.offset}"]
     if message.key is not None:
-        parts.append(f"key={_printable(message.key)}")
-    parts.extend(f"#{_printable(tag.encode())}" for tag in message.tags)
+        parts.append(f"key={printable(message.key)}")
+    parts.extend(f"#{printable(tag.encode())}" for tag in message.tags)
     parts.extend(
-        f"{name}={_printable(value) if value is not None else 'null'}"
+        f"{name}={printable(value) if value is not None else 'null'}"
         for name, value in message.headers
         if name != TAG_HEADER
     )
-    value = "(null)" if message.value is None else _printable(message.value)
+    value = "(null)" if message.value is None else printable(message.value)
     return f"{'  '.join(parts)}  {value}\n"
 
 
@@ -283,8 +283,8 @@ def _json_line(message: Message) -> str:
         "offset": message.offset,
         "timestamp": message.timestamp.astimezone(UTC).isoformat(timespec="milliseconds"),
         "timestamp_ms": message.timestamp_ms,
-        **_member("key", message.key),
-        **_member("value", message.value),
+        **member_of("key", message.key),
+        **member_of("value", message.value),
     }
     if message.headers:
         line["headers"] = [
@@ -294,7 +294,8 @@ def _json_line(message: Message) -> str:
     return json.dumps(line, ensure_ascii=False) + "\n"
 
 
-def _member(name: str, data: bytes | None) -> dict[str, str | None]:
+def member_of(name: str, data: bytes | None) -> dict[str, str | None]:
+    """A key or a value as a member of a JSON object; what is no UTF-8 as base64."""
     try:
         return {name: None if data is None else data.decode()}
     except UnicodeDecodeError:

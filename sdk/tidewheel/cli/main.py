@@ -1,5 +1,5 @@
-"""The `tidewheel` command: produce, consume, topics, groups, lag, brokers, partitions, drain; and,
-for who has logged in at a control plane, keys, quotas, usage and audit.
+"""The `tidewheel` command: produce, consume, topics, groups, lag, dlq, brokers, partitions, drain;
+and, for who has logged in at a control plane, keys, quotas, usage and audit.
 
 In a Tidewheel checkout `./tidewheel` also runs a broker (up, down, status, demo, test). Those
 commands belong to the server; here they are handed over when the server is installed beside the
@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tidewheel.cli import cell, groups, keys, organization, topics
+from tidewheel.cli import cell, dlq, groups, keys, organization, topics
 from tidewheel.cli.consume import CONSUME_EXAMPLES, consume
 from tidewheel.cli.help import PlainCommand, PlainGroup, examples
 from tidewheel.cli.login import LOGIN_EXAMPLES, login, logout
@@ -61,6 +61,7 @@ app.command(cls=PlainCommand, epilog=examples(PROGRAM, *CONSUME_EXAMPLES))(consu
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.command(cls=PlainCommand)(groups.lag)
+app.add_typer(dlq.app, name="dlq")
 app.command(cls=PlainCommand)(cell.brokers)
 app.command(cls=PlainCommand)(cell.partitions)
 app.command(cls=PlainCommand)(cell.drain)

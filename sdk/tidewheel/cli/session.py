@@ -74,7 +74,7 @@ def command_line(words: str) -> str:
 
 def _as_typed(hint: str) -> str:
     """A hint with its commands as the person has to type them."""
-    ours = "produce|consume|topics|groups|lag|brokers|partitions|drain|users|acls|subscriptions"
+    ours = "produce|consume|topics|groups|lag|dlq|brokers|partitions|drain|users|acls|subscriptions"
     hint = re.sub(
         rf"`(?:tidewheel|{re.escape(PROGRAM)}) ((?:{ours})\b[^`]*)`",
         lambda found: f"`{command_line(found[1])}`",
