@@ -7,6 +7,7 @@ from typing import Final
 from data_plane.broker.config.topic_properties import TopicProperties
 from data_plane.cell.virtual_topics import HEADERS_PROPERTY
 from data_plane.server.features import Feature
+from features.dedup.feature import DEDUP
 from features.delayed.feature import DELAYED
 from features.filtering.feature import FILTERING
 from features.headers import HEADERS_DEFINITION, make_rules
@@ -20,4 +21,4 @@ def _add_headers(properties: TopicProperties) -> TopicProperties:
 
 HEADERS: Final = Feature(add_properties=_add_headers)
 
-FEATURES: Final = (HEADERS, FILTERING, DELAYED)
+FEATURES: Final = (HEADERS, FILTERING, DELAYED, DEDUP)

@@ -6,7 +6,7 @@ that makes sense, or the whole batch is refused, so that nothing is stored which
 else than its producer thinks.
 
 - `tw-tag`, up to TAGS_PER_RECORD_MAX of them: a tag (filtering/tags.py).
-- `tw-id`: a message id of up to 64 bytes, once.
+- `tw-id`: a message id of up to 64 bytes, once (dedup).
 - `tw-delay` or `tw-deliver-at`, one of them and once: when the message is to be delivered
   (delayed/times.py). It is hidden until then.
 - `tw-cancel`, `tw-cancel-offset`, `tw-reschedule`, `tw-reschedule-offset`: a command about messages
@@ -32,6 +32,7 @@ from data_plane.log.file_system import Buffer
 from data_plane.log.record_rules import HidingTerms, RecordRules
 from data_plane.wire.kernel import map_header_sets, scan_headers
 from data_plane.wire.records import BatchHeader
+from features.dedup.window import WINDOW_PROPERTY
 from features.delayed.commands import COMMAND_HEADERS, ID_HEADER, command_problem, id_problem
 from features.delayed.hidden import (
     TIME_HEADERS,
@@ -85,15 +86,30 @@ HEADERS_DEFINITION: Final[ConfigDefinition] = define(
 
 def make_rules(value_of: Callable[[str], Value]) -> RecordRules | None:
     """For topics that read headers."""
-    return HEADER_RULES if value_of(HEADERS_PROPERTY) is True else None
+    if value_of(HEADERS_PROPERTY) is not True:
+        return None
+    window_ms = value_of(WINDOW_PROPERTY)
+    assert isinstance(window_ms, int)
+    return HeaderRules(window_ms) if window_ms else HEADER_RULES
 
 
 class HeaderRules:
-    """See the module."""
+    """See the module. Those with the same window are equal: a log's configuration has not changed
+    when it is made anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, dedup_window_ms: int = 0) -> None:
+        self.dedup_window_ms = dedup_window_ms
         # All of them sound; what a set says depends on nothing else.
         self._sound: dict[bytes, int] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HeaderRules) and self.dedup_window_ms == other.dedup_window_ms
+
+    def __hash__(self) -> int:
+        return hash(self.dedup_window_ms)
+
+    def has_ids(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return bool(scan_headers(buf, start, end, record_count, ID_HEADER, found_max=1))
 
     def problems(
         self, buf: Buffer, start: int, end: int, record_count: int

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from data_plane.broker.coordinators.groups import GroupService
     from data_plane.broker.fetch.open_fetches import OpenFetches
     from data_plane.broker.pending_messages import PendingMessages
+    from data_plane.broker.produce.duplicates import DuplicateFinder
     from data_plane.broker.produce.init_producer_id import ProducerIds
     from data_plane.broker.produce.judging import Judges
     from data_plane.broker.quotas.share_exchange import ShareExchange
@@ -213,6 +214,9 @@ class Services:
     pending_messages: PendingMessages | None = None
     # Told of led partitions to which records were appended that are hidden from readers.
     hidden_listeners: list[Callable[[Partition], None]] = field(default_factory=list)
+
+    # What leaves out messages that were taken before, where a topic asks for it.
+    duplicates: DuplicateFinder | None = None
 
     # Who may do what.
     authorizer: Authorizer = field(init=False)

@@ -26,6 +26,7 @@ from data_plane.cell.credentials import (
 from data_plane.cell.declarations import Declarations, DeclarationsDraft
 from data_plane.cell.features import (
     CLOSED_LEVEL,
+    DEDUPLICATION,
     DELAYED_MESSAGES,
     METADATA_VERSION,
     NEWEST_LEVEL,
@@ -415,7 +416,7 @@ def _update_feature(draft: _Draft, change: UpdateFeature) -> None:
         topics = draft.topics().by_id.values()
         if name == VIRTUAL_TOPICS and any(topic.is_virtual for topic in topics):
             raise InvalidChange(f"{name} 0 has no room for what is there")
-        if name == DELAYED_MESSAGES:
+        if name in (DELAYED_MESSAGES, DEDUPLICATION):
             raise InvalidChange(f"{name} is never lowered")
         features.pop(name, None)
     draft.features = features

@@ -35,6 +35,9 @@ VIRTUAL_TOPICS = "tidewheel.virtual.topics"
 # Records that are hidden until they are due; a broker at level 0 would show them. Never lowered:
 # whether there are any only the logs know.
 DELAYED_MESSAGES = "tidewheel.delayed.messages"
+# Batches whose message ids count, and records that only keep a sequence; a broker at level 0 would
+# show these. Never lowered: whether there are any only the logs know.
+DEDUPLICATION = "tidewheel.deduplication"
 # The level of a store that names none, and the one from which on fields by name may follow.
 CLOSED_LEVEL = 1
 OPEN_LEVEL = 2

@@ -33,6 +33,14 @@ class HidingTerms(NamedTuple):
 class RecordRules(Protocol):
     """What the records of a topic have to be like, beyond what Kafka asks."""
 
+    @property
+    def dedup_window_ms(self) -> int:
+        """For how long a message id that was taken is not taken again, by the time of the append,
+        which the topic's batches have then; 0: ids are of no consequence."""
+
+    def has_ids(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        """Whether some of these records, which have no problems, have an id."""
+
     def problems(
         self, buf: Buffer, start: int, end: int, record_count: int
     ) -> Sequence[tuple[int, str]]:

@@ -42,9 +42,10 @@ LOG_APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
-# What they mean is a feature's (docs/delayed.md); from clients they are refused.
+# What they mean is a feature's (docs/delayed.md, docs/dedup.md); from clients they are refused.
 HIDDEN_FLAG: Final = 0x80
 FACTS_FLAG: Final = 0x100
+IDS_FLAG: Final = 0x200
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1

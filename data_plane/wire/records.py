@@ -384,6 +384,13 @@ def set_log_append_time(buf: WritableBuffer, position: int, now_ms: int) -> None
     _write_crc(buf, position, header.end_position)
 
 
+def set_flags(buf: WritableBuffer, position: int, flags: int) -> None:
+    """Add bits to the batch's attributes."""
+    header = _whole_header(buf, position)
+    _INT16.pack_into(buf, position + ATTRIBUTES_POSITION, header.attributes | flags)
+    _write_crc(buf, position, header.end_position)
+
+
 def set_max_timestamp(buf: WritableBuffer, position: int, max_timestamp: int) -> None:
     """Correct what the header says about its records."""
     header = _whole_header(buf, position)

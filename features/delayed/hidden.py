@@ -1,8 +1,8 @@
 """Which records are hidden, and the form in which their batch is stored.
 
-In a batch that the leader has flagged (HIDDEN_FLAG) those are hidden that have `tw-deliver-at` or a
-command's header (commands.py); in other batches none are. `tw-delay` counts from the leader's clock
-when the batch is looked at, and becomes `tw-deliver-at` there and then:
+In a batch that the leader has flagged (HIDDEN_FLAG) those are hidden that have `tw-deliver-at`, a
+command's header (commands.py), or `tw-filler`; in other batches none are. `tw-delay` counts from
+the leader's clock when the batch is looked at, and becomes `tw-deliver-at` there and then:
 
     produced   key, value, tw-tag: eu, tw-delay: 30m
     stored     key, value, tw-tag: eu, tw-deliver-at: 1798786800000     in a flagged batch
@@ -35,6 +35,9 @@ from features.delayed.times import (
 )
 
 TIME_HEADERS: Final = frozenset({DELAY_HEADER, DELIVER_AT_HEADER})
+# Of a record that stands for a batch of duplicates: it keeps its producer's sequence, and is hidden
+# for ever (features/dedup/judgement.py).
+FILLER_HEADER: Final = b"tw-filler"
 # What both begin with, and few others do.
 _PREFIX: Final = b"tw-de"
 _CLOCK_IN_DOUBT: Final = (
@@ -123,4 +126,7 @@ def shown(buf: Buffer, start: int, end: int, record_count: int) -> bytes | bool:
         selection[index] = 0
     for index in _commands(buf, start, end, record_count):
         selection[index] = 0
+    for index, key, _ in scan_headers(buf, start, end, record_count, FILLER_HEADER):
+        if key == FILLER_HEADER:
+            selection[index] = 0
     return bytes(selection) if any(selection) else False

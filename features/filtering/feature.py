@@ -57,6 +57,11 @@ def _go_together(values: Mapping[str, Value]) -> str | None:
 class _TakesNoRecords:
     """The rules of subscriptions."""
 
+    dedup_window_ms = 0
+
+    def has_ids(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return False
+
     def problems(
         self, buf: Buffer, start: int, end: int, record_count: int
     ) -> list[tuple[int, str]]:

@@ -254,9 +254,7 @@ def what_is_moved_is_delivered_with_what_was_due_before(patch: pytest.MonkeyPatc
 
 
 def commands_are_taken_at_their_word(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        "data_plane.broker.produce.produce_handler.needs_judgement", lambda checked, log: False
-    )
+    patch.setattr("data_plane.broker.produce.judging.needs_judgement", lambda checked, log: False)
 
 
 def moves_are_not_applied(patch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, UpdateFeature, apply_change
 from data_plane.cell.features import (
+    DEDUPLICATION,
     DELAYED_MESSAGES,
     METADATA_VERSION,
     OPEN_LEVEL,
@@ -46,6 +47,8 @@ MIN_VERSION, MAX_VERSION = 0, 2
 # The last version whose answer names each feature.
 RESULTS_VERSION_MAX = 1
 
+# What logs may have that an older version would take for something else.
+_NEVER_LOWERED = {DELAYED_MESSAGES: "delayed messages", DEDUPLICATION: "message ids that count"}
 _FAILED = "The update failed for all features since the following feature had an error: "
 
 
@@ -161,8 +164,8 @@ def _check(image: MetadataImage, update: FeatureUpdate, brokers: _Brokers) -> No
         and virtual_topics_by_source(image.topics_by_id.values())
     ):
         raise _refused(f"There are topics with a source, which need {name} at level {current}.")
-    elif name == DELAYED_MESSAGES and level < current:
-        raise _refused(f"{name} is never lowered: logs may have delayed messages.")
+    elif name in _NEVER_LOWERED and level < current:
+        raise _refused(f"{name} is never lowered: logs may have {_NEVER_LOWERED[name]}.")
     elif level and image.metadata_level < OPEN_LEVEL:
         raise _invalid(
             update,

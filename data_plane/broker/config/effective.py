@@ -25,7 +25,7 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import INT64_MAX, InvalidValue, Value
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
 from data_plane.cell.metadata import NO_CONFIGS, MetadataImage
-from data_plane.log.config import LogConfig
+from data_plane.log.config import LOG_APPEND_TIME, LogConfig
 
 # All topics of a broker rarely use more than a few sets of overrides.
 LOG_CONFIGS_CACHED_MAX = 4096
@@ -242,6 +242,9 @@ class EffectiveConfig:
             assert isinstance(value, str)
             return value
 
+        rules = self.topics.rules_for(lambda name: self.topic_value(name, overrides))
+        # A window is one of the time of the append.
+        is_stamped = rules is not None and rules.dedup_window_ms > 0
         policies = self.topic_value("cleanup.policy", overrides)
         ratio = self.topic_value("min.cleanable.dirty.ratio", overrides)
         assert isinstance(policies, list)
@@ -256,7 +259,9 @@ class EffectiveConfig:
             retention_bytes=number("retention.bytes"),
             cleanup_policy=frozenset(policies),
             max_message_bytes=number("max.message.bytes"),
-            message_timestamp_type=text("message.timestamp.type"),
+            message_timestamp_type=LOG_APPEND_TIME
+            if is_stamped
+            else text("message.timestamp.type"),
             message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
             message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
             compression_type=text("compression.type"),
@@ -272,7 +277,7 @@ class EffectiveConfig:
             delete_retention_ms=number("delete.retention.ms"),
             file_delete_delay_ms=number("file.delete.delay.ms"),
             producer_id_expiration_ms=self.get_int("producer.id.expiration.ms"),
-            record_rules=self.topics.rules_for(lambda name: self.topic_value(name, overrides)),
+            record_rules=rules,
         )
 
 

@@ -88,6 +88,13 @@ class _AllRules:
     def __init__(self, rules: Sequence[RecordRules]) -> None:
         self._rules = rules
 
+    @property
+    def dedup_window_ms(self) -> int:
+        return max(rules.dedup_window_ms for rules in self._rules)
+
+    def has_ids(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
+        return any(rules.has_ids(buf, start, end, record_count) for rules in self._rules)
+
     def problems(
         self, buf: Buffer, start: int, end: int, record_count: int
     ) -> Sequence[tuple[int, str]]:

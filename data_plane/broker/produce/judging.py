@@ -15,10 +15,12 @@ Deliberately absent: what commands there are and how they are judged (a feature,
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from data_plane.broker.produce.produce_checks import (
     Checked,
+    Nothing,
     ProduceChecks,
     Refusal,
     ready_to_append,
@@ -64,6 +66,9 @@ class Judged(NamedTuple):
     verdict: Checked | Refusal
 
 
+Found = Checked | Refusal | Judged | Nothing
+
+
 def settled(
     found: Checked | Refusal | Judged, partition: Partition
 ) -> tuple[Checked | Refusal, Judgement | None]:
@@ -87,6 +92,23 @@ def needs_judgement(checked: Checked, log: Log) -> bool:
     first = header.base_sequence
     last = (first + header.last_offset_delta) & SEQUENCE_MASK
     return entry is None or entry.find_duplicate(header.producer_epoch, first, last) is None
+
+
+def work_left(
+    services: Services,
+    checks: ProduceChecks,
+    partition: Partition,
+    checked: Checked,
+    now_ms: int,
+) -> tuple[Callable[[], Checked | Refusal | Judged], Judgement | None] | None:
+    """What a thread has to do before the batch may be stored; None for nothing."""
+    look = checked.duplicates
+    if look is not None and not look.holds(partition):
+        look.judge_again(partition, now_ms)
+        return partial(checks.judge_in_thread, checked, look), None
+    if needs_judgement(checked, partition.log):
+        return work_on(services, checks, partition, checked, now_ms)
+    return None
 
 
 def work_on(

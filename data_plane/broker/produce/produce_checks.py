@@ -21,6 +21,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from data_plane.broker.produce.duplicates import DuplicateLook
 from data_plane.log import validation
 from data_plane.log.config import COMPRESSION_PRODUCER, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
@@ -58,6 +59,9 @@ HERE_RULED_BYTES_MAX = 64 << 10
 
 CONTROL_RECORDS_REFUSED = "Clients are not allowed to write control records"
 TRANSACTIONS_REFUSED = "Transactional records need an open transaction; this broker serves none"
+MIXED_REFUSED = (
+    "In a topic with dedup.window.ms, commands come in batches without messages that have a tw-id"
+)
 
 SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
@@ -87,6 +91,8 @@ class Checked(NamedTuple):
     prepared_for: LogConfig | None
     # Whether it has commands, which are to be judged first (judging.py).
     has_commands: bool = False
+    # What was found of duplicates, where the topic looks for them.
+    duplicates: DuplicateLook | None = None
 
 
 class Nothing(enum.Enum):
@@ -162,7 +168,12 @@ class ProduceChecks:
             self._here_ruled_left -= _unpacked_bytes(records, batch)
             if self._here_ruled_left < 0:
                 return None
-            if _check_rules(config.record_rules, buf, records, batch):
+            rules = config.record_rules
+            if _check_rules(rules, buf, records, batch):
+                return None
+            if rules.dedup_window_ms and rules.has_ids(
+                *_place_of(buf, records, batch), batch.record_count
+            ):
                 return None
         if batches[0].max_timestamp != _INT64.unpack_from(buf, start + MAX_TIMESTAMP_POSITION)[0]:
             return _with_max_timestamp(buf, start, batches)
@@ -202,10 +213,11 @@ class ProduceChecks:
         wall_ms: int,
         terms: HidingTerms,
         name: str,
+        duplicates: DuplicateLook | None = None,
     ) -> Checked | Refusal:
         """All that is proportional to the records, what the log of partition `name` would do for
         `config` included. `wall_ms` is the date, which timestamps are held against. Batches with
-        records that are to be hidden become others, by `terms`."""
+        records that are to be hidden become others, by `terms`, and so do those with duplicates."""
         unpacker = unpackers.take()
         try:
             batches = _batches_of(buf, start, end, config, zstd_allowed=zstd_allowed)
@@ -218,7 +230,10 @@ class ProduceChecks:
                 batches = [_walked(records, batch)]
             rules, count = config.record_rules, batch.record_count
             if rules is not None and _check_rules(rules, buf, records, batch):
-                has_commands = rules.has_commands(*_place_of(buf, records, batch), count)
+                place = _place_of(buf, records, batch)
+                has_commands = rules.has_commands(*place, count)
+                if has_commands and duplicates is not None and rules.has_ids(*place, count):
+                    raise AppendError(ErrorCode.INVALID_RECORD, MIXED_REFUSED)
                 buf, batches = _hidden(rules, buf, records, batches[0], terms)
                 start, end = 0, len(buf)
                 if has_commands:
@@ -226,11 +241,19 @@ class ProduceChecks:
             records = None
             unpacker.forget()
             batches = _with_max_timestamp(buf, start, batches)
-            return _ready(buf, start, end, batches, config, wall_ms, name)
+            checked = _ready(buf, start, end, batches, config, wall_ms, name)
+            return checked if duplicates is None else without_duplicates(checked, duplicates)
         except (AppendError, InvalidRecords) as error:
             return self.refusal(error)
         finally:
             unpackers.give_back(unpacker)
+
+    def judge_in_thread(self, checked: Checked, duplicates: DuplicateLook) -> Checked | Refusal:
+        """Look once more for duplicates in what was found fit."""
+        try:
+            return without_duplicates(checked, duplicates)
+        except (AppendError, InvalidRecords) as error:
+            return self.refusal(error)
 
     def refusal(self, error: AppendError | InvalidRecords, *, is_small: bool = True) -> Refusal:
         """What the answer says about `error`; records are named while there are not too many, and
@@ -303,6 +326,13 @@ def _ready(
         if buf is not original:
             start, end = 0, len(buf)
     return Checked(buf, start, end, batches, config)
+
+
+def without_duplicates(checked: Checked, duplicates: DuplicateLook) -> Checked:
+    """What is to be stored of it. Raises AppendError, InvalidRecords."""
+    buf, stored = duplicates.judge(checked.buf, checked.batches[0])
+    start, end = stored.position, stored.end_position
+    return Checked(buf, start, end, [stored], checked.prepared_for, duplicates=duplicates)
 
 
 def _batches_of(

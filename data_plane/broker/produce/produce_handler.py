@@ -4,20 +4,18 @@ The request is parsed in place. For each partition: find it, check its batches, 
 offsets and leader epoch into the receive buffer and store it with one write, note the answer.
 Records of one partition that are refused do not touch the other partitions of the request.
 
-Every record is looked at once, here, compressed ones too: a consumer that meets malformed records
-behind a right checksum gets no further, and nobody can repair what is stored (docs/adr/0013). The
-header's highest timestamp is put right where it is not that of the records. A batch that takes long
-is looked at by a thread (produce_checks.py); until that is done and appended, the connection keeps
-the requests that follow (`ConnectionInfo.keep`), so nothing overtakes it. Who was allowed to append
-is asked again then (produce_rights.py).
+Every record is looked at once, here, compressed ones too (docs/adr/0013). The header's highest
+timestamp is put right where it is not that of the records. A batch that takes long is looked at by
+a thread (produce_checks.py), and so is one that may have duplicates (duplicates.py); until that is
+appended, the connection keeps the requests that follow, so nothing overtakes it. Who was allowed to
+append is asked again then (produce_rights.py).
 
 When all is appended the answer leaves, or waits until the records are as safe as the request asks
 (produce_waits.py). With acks=0 there is none; an error closes the connection, as in Kafka. With
 acks=all a partition whose ISR is below the effective min ISR is refused before the append.
 
 Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
-topics, acks other than -1, 0, 1, old message formats. Transactional batches get INVALID_TXN_STATE,
-or without a transactional id TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no transaction can be open.
+topics, acks other than -1, 0, 1, old message formats. Transactional batches get an error, too.
 """
 
 from __future__ import annotations
@@ -26,8 +24,9 @@ import functools
 from collections.abc import Callable
 from uuid import UUID
 
+from data_plane.broker.produce.duplicates import look_for_duplicates, tell_duplicates
 from data_plane.broker.produce.hiding import hiding_terms
-from data_plane.broker.produce.judging import Judged, Judgement, needs_judgement, settled, work_on
+from data_plane.broker.produce.judging import Found, Judged, Judgement, settled, work_left
 from data_plane.broker.produce.produce_checks import (
     SPECIAL_BATCH_BITS,
     Checked,
@@ -46,8 +45,7 @@ from data_plane.broker.produce.produce_rights import (
     is_virtual,
     may_still_append,
     may_write,
-    refuse_control_records,
-    refuse_transaction,
+    refuse_special_batch,
 )
 from data_plane.broker.produce.produce_waits import WaitingProduce
 from data_plane.broker.request.api import (
@@ -64,6 +62,7 @@ from data_plane.broker.services import Services
 from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
+from data_plane.log.log import AppendResult
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
 from data_plane.wire.kernel import parse_produce
@@ -88,15 +87,12 @@ PARTITIONS_AT_ONCE_MAX = 1_000
 UNANSWERED_WORK_MAX = 64
 
 
-Found = Checked | Refusal | Judged | Nothing
-
 _NONE = int(ErrorCode.NONE)
 
 
 class _Produce:
-    """One request, whose partitions are gone through one after the other. Where a batch must be
-    looked at by a thread the request waits for it, and its connection with it; what was found is
-    taken up when the pass ends."""
+    """One request, whose partitions are gone through one after the other. Where a thread looks at a
+    batch, request and connection wait; what was found is taken up when the pass ends."""
 
     # Few requests need these for more than a moment.
     _next = 0
@@ -220,25 +216,23 @@ class _Produce:
         batches: list[BatchHeader],
         now_ms: int,
         prepared_for: LogConfig | None = None,
-    ) -> None:
+    ) -> AppendResult | None:
         if batches[0].attributes & SPECIAL_BATCH_BITS:
             self._services.counters.refused_batches += 1
-            if batches[0].is_control:
-                refuse_control_records(partition, answer)
-            else:
-                refuse_transaction(self._context, self._view.transactional_id, answer)
-            return
+            transactional_id = self._view.transactional_id
+            refuse_special_batch(self._context, transactional_id, batches[0], partition, answer)
+            return None
         try:
             result = partition.append_as_leader(
                 buf, start, end, now_ms=now_ms, batches=batches, prepared_for=prepared_for
             )
         except LogDirFailure as error:
             answer.fail(error.error_code, str(error))
-            return
+            return None
         except (AppendError, InvalidRecords) as error:
             refusal = self._checks.refusal(error, is_small=prepared_for is None)
             self._refuse(refusal, partition, answer)
-            return
+            return None
         counters = self._services.counters
         counters.produced_batches += 1
         counters.produced_records += batches[0].record_count
@@ -253,6 +247,7 @@ class _Produce:
         reached = partition.high_watermark if self._needs_all else partition.own_copy.end_offset
         if result.last_offset >= reached:
             self._waiting.append((partition, answer, result.last_offset))
+        return result
 
     # In a thread, and back
 
@@ -270,6 +265,7 @@ class _Produce:
             wall_ms=self._services.wall_clock.wall_ms(now_ms),
             terms=hiding_terms(self._services, partition, now_ms),
             name=f"{partition.topic}-{partition.index}",
+            duplicates=look_for_duplicates(self._services, partition, now_ms),
         )
         self._work_elsewhere(work)
 
@@ -369,12 +365,16 @@ class _Produce:
         if isinstance(found, Refusal):
             self._refuse(found, partition, answer)
             return True
-        if needs_judgement(found, partition.log):
-            self._work_elsewhere(*work_on(self._services, self._checks, partition, found, now_ms))
+        left = work_left(self._services, self._checks, partition, found, now_ms)
+        if left is not None:
+            self._work_elsewhere(*left)
             return False
-        buf, start, end, batches, prepared_for, _ = found
-        self._store(partition, answer, buf, start, end, batches, now_ms, prepared_for)
-        if batches[0].attributes & HIDDEN_FLAG:
+        look, result = found.duplicates, None
+        if look is None or not look.stores_nothing:
+            result = self._store(partition, answer, *found[:4], now_ms, found.prepared_for)
+        if look is not None and answer.error_code == _NONE:
+            self._waiting += tell_duplicates(look, result, partition, answer)
+        if found.batches[0].attributes & HIDDEN_FLAG:
             if judgement is not None and answer.error_code == _NONE:
                 judgement.stored()
             self._services.hidden_appended(partition)

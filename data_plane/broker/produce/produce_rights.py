@@ -21,7 +21,7 @@ from data_plane.cell.acls import AclOperation, AclResourceType
 from data_plane.cell.virtual_topics import shown_count
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.kernel_types import ProduceTopic
+from data_plane.wire.kernel_types import BatchHeader, ProduceTopic
 
 
 def may_write(context: RequestContext, topic: ProduceTopic) -> bool:
@@ -49,21 +49,24 @@ def may_still_append(context: RequestContext, topic: ProduceTopic, answer: Parti
     return False
 
 
-def refuse_transaction(
-    context: RequestContext, transactional_id: str | None, answer: PartitionAnswer
+def refuse_special_batch(
+    context: RequestContext,
+    transactional_id: str | None,
+    batch: BatchHeader,
+    partition: Partition,
+    answer: PartitionAnswer,
 ) -> None:
-    """Of records of a transaction, which nobody serves yet; who may not write in it hears that."""
-    if transactional_id is not None and context.may(
+    """Of control records, which clients do not write, or of a transaction, which nobody serves yet;
+    who may not write in it hears that."""
+    if batch.is_control:
+        answer.fail(ErrorCode.INVALID_RECORD, CONTROL_RECORDS_REFUSED)
+        answer.log_start_offset = partition.log.log_start_offset
+    elif transactional_id is not None and context.may(
         AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id
     ):
         answer.fail(ErrorCode.INVALID_TXN_STATE, TRANSACTIONS_REFUSED)
     else:
         answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-
-
-def refuse_control_records(partition: Partition, answer: PartitionAnswer) -> None:
-    answer.fail(ErrorCode.INVALID_RECORD, CONTROL_RECORDS_REFUSED)
-    answer.log_start_offset = partition.log.log_start_offset
 
 
 def is_virtual(

@@ -1,0 +1,106 @@
+"""Ids are forgotten when their window is over, and what is on the disk is merged, by threads; on
+leaders and followers alike.
+
+Invariants
+- Nothing is forgotten while the date is in doubt, nor before the window and SLACK_MS are over: the
+  next leader's clock may be behind.
+- One job at a time works on the files of a folder, also when its log has been cut meanwhile and has
+  another fold.
+
+Deliberately absent: what is to be done (remembered_ids.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from data_plane.broker.services import Services
+from data_plane.log.errors import LogDirFailure
+from data_plane.log.log import Log
+from data_plane.wire.kernel_types import IDS_FLAG
+from features.dedup.fold import MessageIds, fold_of
+from features.dedup.snapshot import runs_named_in
+
+SWEEP_INTERVAL_MS: Final = 2_000
+SWEPT_PER_TICK_MAX: Final = 500
+JOBS_AT_ONCE_MAX: Final = 2
+# Ids stay for so long after their window: clocks of leaders may differ.
+SLACK_MS: Final = 60_000
+# Before it nothing is: the date is in doubt.
+NEVER_MS: Final = 0
+
+
+class Forgetting:
+    """One per broker, a component."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._folders: set[str] = set()
+        self._to_sweep: list[Log] = []
+        self._sweep_ms = 0
+        self._now_ms = 0
+        self.is_stopped = False
+
+    def start(self, now_ms: int) -> None:
+        self._sweep_ms = self._now_ms = now_ms
+
+    def next_deadline_ms(self) -> int | None:
+        return self._now_ms if self._to_sweep else self._sweep_ms
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if now_ms >= self._sweep_ms:
+            self._sweep_ms = now_ms + SWEEP_INTERVAL_MS
+            self._to_sweep = [
+                log for log in self._services.logs.logs() if log.fold_flags & IDS_FLAG
+            ]
+        swept = self._to_sweep[-SWEPT_PER_TICK_MAX:]
+        del self._to_sweep[-SWEPT_PER_TICK_MAX:]
+        for log in swept:
+            fold = fold_of(log)
+            if fold is not None and len(fold) and not log.is_closed:
+                fold.ids.forget(self._before_ms(log))
+                self.upkeep(log, fold)
+
+    def stop(self, now_ms: int) -> None:
+        self.is_stopped = True
+        self._to_sweep.clear()
+
+    def _before_ms(self, log: Log) -> int:
+        """What is older is forgotten."""
+        services = self._services
+        if services.deletion_permit.why_not_by_date:
+            return NEVER_MS
+        rules = log.config.record_rules
+        window_ms = 0 if rules is None else rules.dedup_window_ms
+        return services.wall_clock.wall_ms(self._now_ms) - window_ms - SLACK_MS
+
+    def upkeep(self, log: Log, fold: MessageIds) -> None:
+        """Have done what the fold wants. Where too much is under way nothing begins: the sweep
+        looks again."""
+        ids = fold.ids
+        if not ids.wants_upkeep or log.folder in self._folders or self.is_stopped:
+            return
+        if len(self._folders) >= JOBS_AT_ONCE_MAX or log.log_directory.failure is not None:
+            return
+        job = ids.upkeep_job(runs_named_in, self._before_ms(log))
+        assert job is not None
+        self._folders.add(log.folder)
+
+        def work() -> None:
+            try:
+                job.run()
+            except OSError as error:
+                if not log.is_deleted_meanwhile(error):
+                    raise log.log_directory.fail(error) from error
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._folders.discard(log.folder)
+            ids.finish(job)
+            if error is None:
+                if fold_of(log) is fold:
+                    self.upkeep(log, fold)
+            elif not isinstance(error, LogDirFailure):
+                raise error
+
+        self._services.executor.submit(work, done)
