@@ -50,10 +50,8 @@ def check_before(log: LogState, offset: int) -> None:
 def truncate_to(log: LogState, offset: int) -> None:
     """See Log.truncate_to. Raises OSError while nothing is changed, LogDirFailure."""
     if offset >= log.log_end_offset:
-        if log.epochs.entries and log.epochs.entries[-1].start_offset >= offset:
-            # An empty log remembers the epoch of what it had.
-            log.epochs.truncate_from_end(offset)
-            log.dirty |= Dirty.EPOCHS
+        # An empty log remembers the epoch of what it had.
+        _forget_epochs_from(log, offset)
         return
     start = log.log_start_offset
     if offset < start:
@@ -70,6 +68,14 @@ def truncate_to(log: LogState, offset: int) -> None:
     remainder = prepare(log, segments, offset, file, number)
     sync_copy(log, remainder)
     become(log, remainder)
+
+
+def _forget_epochs_from(log: LogState, offset: int) -> None:
+    """Also in their file, once the recovery point is above: records of an older epoch may come in
+    the place of those that began one."""
+    if log.epochs.entries and log.epochs.entries[-1].start_offset >= offset:
+        log.epochs.truncate_from_end(offset)
+        log.dirty |= Dirty.EPOCHS
 
 
 def become(log: LogState, remainder: Remainder) -> None:
@@ -92,7 +98,7 @@ def _become(log: LogState, remainder: Remainder) -> None:
         with contextlib.suppress(FileNotFoundError):
             log.log_directory.fs.unlink(active.path(APPEND_TIME_SUFFIX))
     _remove_snapshots_above(log, offset)
-    log.epochs.truncate_from_end(offset)
+    _forget_epochs_from(log, offset)
     if active is None:
         active = loading.create_segment(log, offset)
         kept.append(active)
