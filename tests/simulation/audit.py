@@ -17,6 +17,7 @@ from tests.simulation import large_states
 from tests.simulation.chain_fold import Chain, ChainFold
 from tests.simulation.committed import SEQUENCES
 from tests.simulation.compacted import CompactedView, read_stored
+from tests.simulation.delays import DELAYS, check_pending
 from tests.simulation.partition_history import PartitionHistory
 from tests.simulation.pin_fold import PinFold, Pins
 from tests.simulation.replicas import (
@@ -58,6 +59,8 @@ def check_folds_of(cell: Cell, view: DiskView) -> None:
             _check_chain(cell, view, log)
         if "pins" in cell.extras:
             _check_pins(cell, view, log)
+        if "delays" in cell.extras:
+            check_pending(cell, view, log)
 
 
 def _replay(batches: list[Batch]) -> dict[int, tuple[int, list[tuple[int, int, int, int]]]]:
@@ -192,6 +195,9 @@ def check_records(cell: Cell) -> None:
         view = cell.history.disks.get(f"b{leader}", {}).get(key)
         if view is None or view.log is None or topic.internal or partition.compacted is not None:
             continue
+        if topic.name == DELAYS:
+            # What is delivered has its number twice, and is looked at by others.
+            continue
         _check_numbers(cell, partition, view.log)
 
 
@@ -291,6 +297,8 @@ def open_ends(cell: Cell) -> list[str]:
             found.append(f"{administrator.name} is not done")
     if "large states" in cell.extras:
         found += large_states.orphans(cell)
+    if "delays" in cell.extras:
+        found += cell.history.delays.open_ends()
     return found + _open_ends_of_readers(cell)
 
 

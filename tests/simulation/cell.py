@@ -23,6 +23,7 @@ from tests.simulation import (
     audit,
     brief_tables,
     clock_errors,
+    delays,
     large_states,
     leaps,
     slow_disks,
@@ -127,7 +128,8 @@ class Cell:
         self.world = World(seed, story)
         self.extras = self._extras()
         # What its brokers have plugged in, as `python -m features` has.
-        self.features: Sequence[Feature] = FEATURES if "subscriptions" in self.extras else ()
+        has_features = not self.extras.isdisjoint(("subscriptions", "delays"))
+        self.features: Sequence[Feature] = FEATURES if has_features else ()
         self.is_peaceful = is_peaceful(self)
         rng = self.world.stream("cell")
         count = self.options.brokers or rng.choice((3, 3, 3, 4, 5))
@@ -147,6 +149,8 @@ class Cell:
             properties |= brief_tables.PROPERTIES
         if "clock errors" in self.extras:
             properties |= clock_errors.PROPERTIES
+        if "delays" in self.extras:
+            properties |= delays.PROPERTIES
         if "leaps" in self.extras:
             properties |= leaps.PROPERTIES
         if "large states" in self.extras:
@@ -203,6 +207,8 @@ class Cell:
         if self.options.script is not None:
             self.options.script(self)
         self.faults.start()
+        if "delays" in self.extras:
+            delays.steady_clocks(self)
         if not self.is_peaceful:
             self.bit_rot.start()
         if "slow disks" in self.extras:
@@ -241,6 +247,8 @@ class Cell:
         self.slow_disks.stop()
         self.stalls.stop()
         self.workload.calm()
+        if "delays" in self.extras:
+            delays.right_clocks(self)
         world = self.world
         limit_us = world.now_us + SETTLE_US
         while True:

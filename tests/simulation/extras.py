@@ -28,6 +28,7 @@ neither the known seeds nor the planted bugs that were found without it.
   (tenants.py).
 - quotas: a tenant has a rate over all brokers (quotas.py); half of these cells have no faults.
 - group limits: a tenant may have so many groups, and makes more (group_limits.py).
+- delays: messages that are hidden until they are due (delays.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -59,6 +60,7 @@ EXTRA_CHANCES = {
     "undeletes": 0.12,
     "tenants": 0.1,
     "quotas": 0.12,
+    "delays": 0.1,
     "group limits": 0.1,
 }
 

@@ -60,6 +60,10 @@ class HeldWatch:
         """That disk has lost its power, or all that it had."""
         self._losers.setdefault(view.topic_partition, set()).add(node_name)
 
+    def losers_of(self, key: TopicPartition) -> set[str]:
+        """Whose disks have lost something of it."""
+        return self._losers.get(key, set())
+
     def check_isr(self, partition: PartitionHistory, node_ids: Iterable[int]) -> None:
         """These are in the ISR."""
         for node_id in node_ids:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from tests.simulation import audit
 from tests.simulation.committed import CommittedLogs
 from tests.simulation.compacted import CompactedRecords, CompactedView
+from tests.simulation.delays import DelayWatch
 from tests.simulation.held import HeldWatch
 from tests.simulation.partition_history import LostRange, PartitionHistory
 from tests.simulation.progress import ProgressWatch
@@ -52,6 +53,7 @@ class History:
         self.progress = ProgressWatch(cell)
         self.retention = RetentionWatch(cell)
         self.held = HeldWatch(cell)
+        self.delays = DelayWatch(cell)
         # What each broker led at the end of its last pass, by its own image.
         self._led: dict[str, set[TopicPartition]] = {}
 
@@ -386,6 +388,7 @@ class History:
                     state = None
                 self.committed.commit(node, partition, batch, state)
                 self.held.committed(partition, log, batch)
+                self.delays.committed(partition, log, batch)
             elif known != batch and state is not None and self._has_unclean_heir(partition, state):
                 partition.is_lossy = True
                 break  # The heir has committed other batches there.

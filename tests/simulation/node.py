@@ -35,9 +35,11 @@ from data_plane.server.configuration import BrokerConfig, load_configuration
 from data_plane.server.entry import Entry
 from data_plane.server.features import Feature, supported_features, topic_properties
 from data_plane.server.ports import PlugIn, Ports
+from features.delayed.fold import make_fold
 from tests.simulation import brief_tables, projected_reader, worn_disks
 from tests.simulation.chain_fold import ChainFold
 from tests.simulation.client import CLIENT_PORT
+from tests.simulation.delays import make_small_fold
 from tests.simulation.entrance import Entrance
 from tests.simulation.executor import SimExecutor
 from tests.simulation.large_states import FLUSH_MS_MEAN, draw_bounds, look
@@ -287,6 +289,8 @@ class Node:
 
     def _fold_factories(self) -> list[FoldFactory]:
         made = [make for one in self.cell.features for make in one.fold_factories]
+        if "delays" in self.cell.extras:
+            made = [make_small_fold if make is make_fold else make for make in made]
         return [ChainFold, *([PinFold] if "pins" in self.cell.extras else []), *made]
 
     def _plug_ins(self) -> list[PlugIn]:

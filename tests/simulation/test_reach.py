@@ -184,6 +184,13 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "subscriptions made anew": 100,
         "records found in a compacted source": 1000,
     },
+    "delays": {
+        "delayed messages committed": 25_000,
+        "delayed messages delivered": 25_000,
+        "pending messages compared with a replay": 15_000,
+        "records read through a topic with delayed messages": 50_000,
+        "fetches through a topic with delayed messages that showed nothing": 1000,
+    },
     "pins": {
         "pins compared with a replay": 50_000,
         "segments held below a log start": 400,

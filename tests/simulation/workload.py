@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from tests.simulation import delays
 from tests.simulation.admin import Admin, TopicPlan
 from tests.simulation.administrator import Administrator
 from tests.simulation.bundler import BUNDLE_INTERVAL_MS, Bundler
 from tests.simulation.client import Client
 from tests.simulation.clock_errors import keep_for_long
+from tests.simulation.delays import DELAYS, DelayedReader, DelayingProducer, plan_delays
 from tests.simulation.drainer import Drainer
 from tests.simulation.group_consumer import GroupConsumer
 from tests.simulation.group_limits import GroupMaker
@@ -66,7 +68,8 @@ STATIC_GROUP = "named"
 
 
 def is_user_topic(name: str) -> bool:
-    return not name.startswith("__") and not is_keyed(name) and name not in Shelves.names
+    is_special = is_keyed(name) or name in Shelves.names or name == DELAYS
+    return not name.startswith("__") and not is_special
 
 
 def is_dated(name: str) -> bool:
@@ -95,7 +98,7 @@ class Workload:
         self.retained = {
             plan.name
             for plan in self.plans
-            if has_retention(plan.configs) and not is_keyed(plan.name)
+            if has_retention(plan.configs) and is_user_topic(plan.name)
         }
         kinds = self._draw_admin_kinds()
         self.admin = Admin(cell, "admin", self.plans, kinds)
@@ -111,7 +114,7 @@ class Workload:
             ]
             self.maps = [MapReader(cell, "map")]
             self.producers += self.keyed
-        names = [plan.name for plan in self.plans if not is_keyed(plan.name)]
+        names = [plan.name for plan in self.plans if is_user_topic(plan.name)]
         self.members = [
             GroupConsumer(cell, f"g{group}m{member}", f"group{group}", names)
             for group in range(1, rng.randint(1, 2) + 1)
@@ -153,6 +156,8 @@ class Workload:
             drawn.append(plan_leaps(cell.world.stream("leap topic")))
         if "clock errors" in cell.extras:
             keep_for_long(cell.world.stream("long retention"), drawn)
+        if "delays" in cell.extras:
+            drawn.append(plan_delays(cell.world.stream("delay topic")))
         if "undated" in cell.extras:
             drawn.append(plan_undated(cell.world.stream("undated")))
         return drawn
@@ -172,6 +177,7 @@ class Workload:
         # Each kind that is only in some cells, with what it writes to.
         kinds: dict[str, tuple[type[Producer], str, int, Callable[[str], bool]]] = {
             "bundles": (Bundler, "bundler", BUNDLE_INTERVAL_MS, is_bundled),
+            "delays": (DelayingProducer, "delaying", delays.INTERVAL_MS, DELAYS.__eq__),
             "undated": (UndatedProducer, "undated", 60, UNDATED.__eq__),
         }
         producers += [
@@ -199,6 +205,9 @@ class Workload:
         if "subscriptions" in cell.extras:
             readers.append(Subscriber(cell, "subscriber", self.plans))
             readers.append(Subscriber(cell, "near subscriber", self.plans, rack="west"))
+        if "delays" in cell.extras:
+            readers.append(DelayedReader(cell, "delayed", wants=DELAYS.__eq__))
+            readers.append(DelayedReader(cell, "near delayed", rack="west", wants=DELAYS.__eq__))
         if self.retained:
             readers.append(SlowReader(cell, "slow", wants=self.retained.__contains__))
         return readers

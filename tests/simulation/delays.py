@@ -1,0 +1,290 @@
+"""DELAYS: messages that are hidden until they are due, through all that befalls a cell.
+
+    delays-0   0 [hidden, due 900]   1 plain   2 [hidden, due 0]   …   7 fired: the message of 2
+    the truth  what was committed: hidden messages, and which of them were delivered since
+
+Each batch is looked at when it is committed. A delivered message is that of its original, which was
+committed before it, is delivered for the first time, and by the clock of whoever delivers it not
+before it is due; by the time of the world, too, give or take what clocks are off. Readers see
+all but the hidden originals, and nothing else. In the end every message has been delivered, also
+those whose originals lie below the log start that readers see.
+
+What a broker's fold says is pending is what a replay of its own disk gives, at any time. Pending
+sets are small here, so that they have runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from data_plane.cell.virtual_topics import HEADERS_PROPERTY
+from data_plane.log.fold import FoldContext
+from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
+from data_plane.wire.records import (
+    BatchHeader,
+    NewRecord,
+    Record,
+    decode_batch,
+    iter_batch_headers,
+)
+from features.delayed.fold import DelayedMessages, source_offset
+from features.delayed.pending_entries import entries_in
+from features.delayed.pending_set import PendingSet
+from features.delayed.times import DELAY_HEADER, DELIVER_AT_HEADER, deliver_at_ms
+from tests.simulation.admin import TopicPlan
+from tests.simulation.held import stored_batch
+from tests.simulation.producer import Outgoing, Producer
+from tests.simulation.reader import Target
+from tests.simulation.replicas import READ_BYTES, DiskView, TopicPartition, looking_from_outside
+from tests.simulation.shown_reader import ShownReader
+from tests.simulation.world import EPOCH_MS, US_PER_MS
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+    from tests.simulation.cell import Cell
+    from tests.simulation.partition_history import PartitionHistory
+    from tests.simulation.replicas import Batch
+
+DELAYS = "delays"
+INTERVAL_MS = 40
+# How far a broker's clock may be off before it neither delivers nor takes delays.
+SKEW_MS_MAX = 500
+PROPERTIES = {"clock.skew.max.ms": str(SKEW_MS_MAX)}
+# Where clocks are set, all of them may be off by that, and the store's, too.
+EARLY_MS_MAX = 10_000
+# What a clock is off is measured now and then.
+EARLY_MS_MAX_OF_STEADY = 2 * SKEW_MS_MAX
+# Edges of the wheel's slots among them; what is in the past is due at once.
+DELAYS_MS = (-3_600_000, 0, 1, 15, 255, 256, 257, 700, 2_500)
+
+
+def plan_delays(rng: Random) -> TopicPlan:
+    """Segments of it are sealed within a second; in half of the cells it forgets what readers saw
+    long before all is delivered."""
+    configs = {HEADERS_PROPERTY: "true", "segment.ms": rng.choice(("200", "600"))}
+    if rng.random() < 0.5:
+        configs |= {"retention.ms": "400", "file.delete.delay.ms": rng.choice(("0", "200"))}
+    return TopicPlan(DELAYS, rng.randint(1, 2), 3, configs)
+
+
+class SmallMessages(DelayedMessages):
+    """Keeps so little in memory that a short log has runs."""
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self.pending = PendingSet(
+            self._context.fs,
+            self._context.folder,
+            near_max=16,
+            near_low=4,
+            run_entries=8,
+            runs_merged=2,
+            done_max=6,
+        )
+
+
+def make_small_fold(context: FoldContext) -> SmallMessages | None:
+    return None if context.config.record_rules is None else SmallMessages(context)
+
+
+class DelayingProducer(Producer):
+    """Idempotent, of messages of which most are for later."""
+
+    def _records(self, batch: Outgoing) -> list[NewRecord]:
+        created_ms = EPOCH_MS + batch.created_us // US_PER_MS
+        records = []
+        for number, record in enumerate(super()._records(batch), start=batch.first_number):
+            # The same on each try.
+            delay_ms = DELAYS_MS[number * 7919 % len(DELAYS_MS)]
+            kind = number % 5
+            if kind == 0:
+                records.append(record)
+            elif kind < 3 and delay_ms > 0:
+                headers = ((DELAY_HEADER, b"%dms" % delay_ms),)
+                records.append(record._replace(headers=headers))
+            else:
+                headers = ((DELIVER_AT_HEADER, b"%d" % (created_ms + delay_ms)),)
+                records.append(record._replace(headers=headers))
+        return records
+
+
+class DelayedTruth:
+    """What was committed in one partition."""
+
+    def __init__(self) -> None:
+        # Hidden originals that were not delivered: when they are due, and their values.
+        self.pending: dict[int, tuple[int, bytes]] = {}
+        self.delivered: set[int] = set()
+        # What readers see, by offset.
+        self.shown: dict[int, Record] = {}
+
+
+class DelayWatch:
+    """The truth about all partitions with delayed messages."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._world = cell.world
+        # None where nobody keeps count any more.
+        self._truths: dict[TopicPartition, DelayedTruth | None] = {}
+        faults = cell.options.faults
+        is_steady = faults is not None and "clock" not in faults
+        self._early_ms_max = EARLY_MS_MAX_OF_STEADY if is_steady else EARLY_MS_MAX
+
+    def truth(self, partition: PartitionHistory) -> DelayedTruth | None:
+        if partition.topic != DELAYS:
+            return None
+        losers = self._cell.history.held.losers_of(partition.key)
+        if partition.is_lossy or len(losers) >= partition.isr_min:
+            # So many disks have lost something that what is below the log start may be gone.
+            self._truths[partition.key] = None
+        return self._truths.setdefault(partition.key, DelayedTruth())
+
+    def committed(self, partition: PartitionHistory, log: Log, batch: Batch) -> None:
+        """`log` has the batch, which is committed now."""
+        truth = self.truth(partition)
+        if truth is None or batch.is_control:
+            return
+        found = stored_batch(log, batch.base_offset)
+        if found is None:
+            # Retention was as quick as the commit.
+            self._truths[partition.key] = None
+            return
+        header, records = found
+        for record in records:
+            headers = dict(record.headers)
+            if header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers:
+                due_ms = deliver_at_ms(headers[DELIVER_AT_HEADER])
+                truth.pending[record.offset] = due_ms, bytes(record.value or b"")
+                self._world.count("delayed messages committed")
+                continue
+            if not headers.keys().isdisjoint((DELAY_HEADER, DELIVER_AT_HEADER)):
+                self._world.violate(f"{partition}: {record} is for later, and not hidden")
+            truth.shown[record.offset] = record
+            if header.attributes & FACTS_FLAG:
+                self._delivered(partition, truth, record)
+
+    def _delivered(self, partition: PartitionHistory, truth: DelayedTruth, record: Record) -> None:
+        offset = source_offset(dict(record.headers)[b"tw-source"])
+        if offset in truth.delivered:
+            self._world.violate(f"{partition}: the message at {offset} is delivered twice")
+        if offset not in truth.pending:
+            self._world.violate(f"{partition}: {record} delivers {offset}, which is not pending")
+        due_ms, value = truth.pending.pop(offset)
+        truth.delivered.add(offset)
+        self._world.count("delayed messages delivered")
+        if record.timestamp < due_ms or self._world.now_ms < due_ms - self._early_ms_max:
+            self._world.violate(
+                f"{partition}: the message at {offset}, due at {due_ms}, is delivered with "
+                f"{record.timestamp} at {self._world.now_ms}"
+            )
+        if bytes(record.value or b"") != value:
+            self._world.violate(f"{partition}: {record} is not the message at {offset}")
+
+    def open_ends(self) -> list[str]:
+        """What is still to be delivered."""
+        found = []
+        for partition in self._cell.history.partitions.values():
+            truth = self.truth(partition)
+            if truth is not None and truth.pending:
+                offset = min(truth.pending)
+                found.append(
+                    f"{partition}: {len(truth.pending)} messages are pending, the first at {offset}"
+                    f", due at {truth.pending[offset][0]} (now {self._world.now_ms})"
+                )
+        return found
+
+
+def check_pending(cell: Cell, view: DiskView, log: Log) -> None:
+    """The fold against a replay of what is on the disk."""
+    folds = [fold for fold in log.folds if isinstance(fold, DelayedMessages)]
+    if not folds or log.log_directory.failure is not None:
+        return
+    pending = folds[0].pending
+    with looking_from_outside(log):
+        expected = _replayed(log)
+        frozen = pending.freeze()
+        try:
+            found = {
+                offset: due_ms
+                for due_ms, offset in entries_in(log.log_directory.fs, log.folder, frozen)
+            }
+        finally:
+            pending.thaw(frozen)
+    if found != expected:
+        cell.world.violate(f"{view}: pending are {found}, a replay gives {expected}")
+    cell.world.count("pending messages compared with a replay", len(found))
+
+
+def _replayed(log: Log) -> dict[int, int]:
+    pending: dict[int, int] = {}
+    for header, records in _stored(log):
+        for record in records:
+            headers = dict(record.headers)
+            if header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers:
+                pending[record.offset] = deliver_at_ms(headers[DELIVER_AT_HEADER])
+            elif header.attributes & FACTS_FLAG:
+                pending.pop(source_offset(headers[b"tw-source"]), None)
+    return pending
+
+
+def _stored(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    offset = log.disk_start_offset
+    while offset < log.log_end_offset:
+        result = log.read_cold(
+            offset,
+            READ_BYTES,
+            max_offset=log.log_end_offset,
+            at_least_one_batch=True,
+            of_disk=True,
+        )
+        for buffer in result.buffers:
+            for header in iter_batch_headers(buffer, 0, len(buffer)):
+                yield header, decode_batch(buffer, header.position)
+        if result.next_offset <= offset:
+            return
+        offset = result.next_offset
+
+
+class DelayedReader(ShownReader):
+    """Sees what is not hidden. See the module."""
+
+    way = "topic with delayed messages"
+
+    def compare(
+        self, target: Target, topic_id: UUID, begin: int, end: int, got: Sequence[Record]
+    ) -> None:
+        partition = self.cell.history.partitions[topic_id, target[1]]
+        truth = self.cell.history.delays.truth(partition)
+        if truth is None:
+            return
+        wanted = [truth.shown[offset] for offset in range(begin, end) if offset in truth.shown]
+        if [_said(one) for one in got] != [_said(one) for one in wanted]:
+            self.world.violate(
+                f"{self.name} got {[one.offset for one in got]} of {target} between {begin} and "
+                f"{end}, not {[one.offset for one in wanted]}"
+            )
+
+
+def _said(record: Record) -> tuple[Any, ...]:
+    headers = tuple((key, value) for key, value in record.headers)
+    return record.offset, record.timestamp, bytes(record.value or b""), headers
+
+
+def steady_clocks(cell: Cell) -> None:
+    """Clocks that agree well enough, until some fault sets one."""
+    rng = cell.world.stream("delays")
+    for node in cell.nodes.values():
+        node.set_clock(
+            rng.randint(-SKEW_MS_MAX // 2, SKEW_MS_MAX // 2), 1 + rng.uniform(-0.01, 0.01)
+        )
+
+
+def right_clocks(cell: Cell) -> None:
+    """In the end all of them are right, so that what is due is delivered."""
+    cell.store.clock_offset_ms = 0
+    for node in cell.nodes.values():
+        node.set_clock(0, 1.0)
