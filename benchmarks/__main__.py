@@ -2,7 +2,8 @@
 `bench secure` compares brokers whose clients log in within TLS, `bench partitions` measures many
 partitions, `bench calls` counts function calls, `bench reconnects` has thousands of clients log in
 at once, `bench neighbours` has one tenant disturb another, `bench subscriptions` measures filters
-and their index, `bench selective` compares readers of one record in a hundred."""
+and their index, `bench selective` compares readers of one record in a hundred, `bench delays`
+measures delayed messages."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from benchmarks import (
     calls,
     cell,
     compare,
+    delays,
     many_partitions,
     neighbours,
     reconnects,
@@ -25,6 +27,7 @@ from benchmarks import (
 OTHERS = {
     "calls": calls.main,
     "cell": cell.main,
+    "delays": delays.main,
     "partitions": many_partitions.main,
     "neighbours": neighbours.main,
     "reconnects": reconnects.main,
