@@ -9,6 +9,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from stack.demo.departures import DeparturesOutcome
+from stack.demo.departures import faults_of as departures_faults
+from stack.demo.departures import row_of as departures_row
 from stack.demo.group import GroupEvent
 from stack.demo.ledger import Verdict
 from stack.demo.neighbour import Beside
@@ -43,6 +46,7 @@ class Outcome:
     interrupted_s: float
     elapsed_s: float
     payments: PaymentsOutcome | None
+    departures: DeparturesOutcome | None
     # Without tenants of its own: "", (), None.
     tenant: str
     topics: tuple[str, ...]
@@ -51,7 +55,8 @@ class Outcome:
     @property
     def is_good(self) -> bool:
         are_paid = self.payments is None or self.payments.is_good
-        is_whole = self.verdict.is_good and self.lag == 0 and are_paid
+        are_on_time = self.departures is None or self.departures.is_good
+        is_whole = self.verdict.is_good and self.lag == 0 and are_paid and are_on_time
         return is_whole and self.is_healed and self.is_apart
 
     @property
@@ -151,6 +156,7 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("redelivered", f"{verdict.redelivered:,} (at-least-once: when a partition moves)"),
         ("lag", f"{outcome.lag:,} messages not committed"),
         *row_of(outcome.payments),
+        *departures_row(outcome.departures),
         ("group history", "\n".join(describe_event(event) for event in outcome.history)),
         *_tenant_rows(outcome),
         *_cell_rows(outcome),
@@ -196,6 +202,7 @@ def _faults(outcome: Outcome) -> str:
         "unknown": verdict.unknown,
         "not committed": outcome.lag,
         **faults_of(outcome.payments),
+        **departures_faults(outcome.departures),
     }
     found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     if not outcome.is_apart and outcome.beside is not None:

@@ -3,8 +3,9 @@
 1. A cell of three brokers with a control plane, of its own, in a temporary folder, on free ports.
    Two tenants sign up over REST, each with a topic of the same name and a key (tenants.py).
 2. The first one's topic has several partitions and three replicas; a group of two consumers reads
-   it, and a second group some of it by tags (payments.py). The second tenant sends and reads
-   beside it all the time (neighbour.py).
+   it, and a second group some of it by tags (payments.py). Some flights are sent once more, to be
+   delivered when they depart (departures.py). The second tenant sends and reads beside it all the
+   time (neighbour.py).
 3. Most flights as fast as they go. When a third are acknowledged, one broker is killed; when two
    thirds are received, it is started again. In between, at one half, one consumer leaves and
    another takes its place.
@@ -44,6 +45,7 @@ from tidewheel.settings import ClientSettings
 
 from stack.broker_process import Stopped
 from stack.control_plane import FIRST_PERSON, first_password
+from stack.demo.departures import Departures
 from stack.demo.flights import FLIGHTS_COUNT, Flight, data_file, read_flights
 from stack.demo.group import Group
 from stack.demo.ledger import Ledger, percentile
@@ -232,6 +234,7 @@ class Demo:
         self._ledger = Ledger(FLIGHTS_COUNT)
         self._value_bytes = 0
         self._payments = Payments(self._bootstrap, self._topic, FLIGHTS_COUNT, self._ledger)
+        self._departures = Departures(self._topic)
 
     @property
     def expected_end(self) -> str:
@@ -244,13 +247,17 @@ class Demo:
         started_s = time.perf_counter()
         flights = read_flights(self._source)
         pulse = () if self._outage is None else (self._pulse,)
-        async with self._client("demo", ProducerSettings.throughput(), *pulse) as client:
+        async with (
+            self._client("demo-departures", ProducerSettings()) as departing,
+            self._client("demo", ProducerSettings.throughput(), *pulse) as client,
+        ):
             are_tagged = await self._payments.create_topic(
                 client, self._partitions, is_there=self._tenants is not None
             )
             self._reporter.say(f"Topic {self._topic} has {self._partitions} partitions.")
             if are_tagged:
                 self._reporter.say(f"A second group reads those with {FILTER}.")
+                await self._departures.start(departing, self._partitions)
             group = Group(self._bootstrap, self._topic, f"{self._topic}-readers", self._ledger)
             async with self._members(group):
                 return await self._run_with(client, group, flights, started_s)
@@ -265,6 +272,7 @@ class Demo:
         except BaseException:
             group.cancel()
             self._payments.cancel()
+            self._departures.cancel()
             raise
 
     async def _run_with(
@@ -294,6 +302,7 @@ class Demo:
             await self._send_paced(paced_client, flights)
         await self._until(group, lambda: self._ledger.received >= self._ledger.sent)
         payments = await self._payments.finish(STALLED_S)
+        departures = await self._departures.finish(STALLED_S)
         await group.stop()
         lag = await client.admin.lag(group.name)
         ends = await client.admin.offsets(self._topic)
@@ -321,6 +330,7 @@ class Demo:
             interrupted_s=self._pulse.longest_s if self._outage is not None else 0.0,
             elapsed_s=time.perf_counter() - started_s,
             payments=payments,
+            departures=departures,
             tenant="" if self._tenants is None else self._tenants[0].slug,
             topics=tuple(sorted(one.name for one in seen)) if self._tenants is not None else (),
             beside=beside,
@@ -342,6 +352,7 @@ class Demo:
         for flight in itertools.islice(flights, count):
             self._ledger.record_sent(*flight)
             self._value_bytes += len(flight.value)
+            self._departures.book(flight)
             yield self._payments.record(flight)
 
     async def _send_paced(self, client: Client, flights: Iterator[Flight]) -> None:
@@ -389,6 +400,7 @@ class Demo:
             await asyncio.sleep(LOOK_UP_S)
             group.check()
             self._payments.check()
+            self._departures.check()
             self._show()
             if self._ledger.received != received:
                 received, since_s = self._ledger.received, time.perf_counter()

@@ -25,6 +25,8 @@ TIMEOUT_S = 240
 pytestmark = pytest.mark.timeout(300)
 # Of United, from Newark and LaGuardia, as the package has them.
 UNITED_COUNT = 54_131
+# Each twentieth of those that go as fast as they can.
+DEPARTURES_COUNT = (FLIGHTS_COUNT - run.PACED_COUNT) // 20
 
 
 @pytest.fixture
@@ -79,6 +81,9 @@ def test_every_flight_arrives_as_sent_in_order(scratch: Path) -> None:
     assert payments["counted"] == payments["verdict"]["received"] == UNITED_COUNT
     assert payments["verdict"]["sent"] == UNITED_COUNT
     assert payments["verdict"]["unknown"] == 0
+    departures = outcome["departures"]
+    assert departures["sent"] == departures["received"] == DEPARTURES_COUNT
+    assert (departures["early"], departures["repeated"]) == (0, 0)
     received = outcome["received_by"]
     assert sum(received.values()) == FLIGHTS_COUNT + verdict["redelivered"]
     assert set(received) == {"consumer-1", "consumer-2", "consumer-3"}
