@@ -52,7 +52,20 @@ from features.filtering.tags import (
 )
 
 PREFIX: Final = b"tw-"
-BROKER_HEADERS: Final = frozenset({b"tw-source", b"tw-attempt", b"tw-produced-at", b"tw-reason"})
+BROKER_HEADERS: Final = frozenset(
+    {
+        b"tw-source",
+        b"tw-attempt",
+        b"tw-produced-at",
+        b"tw-reason",
+        b"tw-exception",
+        b"tw-consumer",
+        b"tw-first-failed-at",
+        b"tw-failed-at",
+        b"tw-fired",
+        b"tw-dead",
+    }
+)
 LATER_HEADERS: Final = frozenset(
     {
         b"tw-nack",
@@ -96,6 +109,8 @@ def make_rules(value_of: Callable[[str], Value]) -> RecordRules | None:
 class HeaderRules:
     """See the module. Those with the same window are equal: a log's configuration has not changed
     when it is made anew."""
+
+    takes_commands = False
 
     def __init__(self, dedup_window_ms: int = 0) -> None:
         self.dedup_window_ms = dedup_window_ms

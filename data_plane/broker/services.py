@@ -25,6 +25,7 @@ from data_plane.broker.cell.image_application import ImageApplication
 from data_plane.broker.fetch.projection import Projections
 from data_plane.broker.fetch.shown_lags import ShownLags
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
+from data_plane.broker.produce.takers import PartitionTurns
 from data_plane.broker.request.authorizer import (
     ALLOW_EVERYONE,
     OPERATORS,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from data_plane.broker.produce.duplicates import DuplicateFinder
     from data_plane.broker.produce.init_producer_id import ProducerIds
     from data_plane.broker.produce.judging import Judges
+    from data_plane.broker.produce.takers import Taker
     from data_plane.broker.quotas.share_exchange import ShareExchange
     from data_plane.broker.replicas.read_index import ReadIndex
     from data_plane.broker.replicas.topic_partitions import TopicPartitions
@@ -165,6 +167,8 @@ class Services:
     # What consumers read from disk: it must not hold up what else is done for requests.
     read_executor: Executor = field(init=False)
     peers: Peers = field(init=False)
+    # For what features send, which waits for replicas elsewhere.
+    feature_peers: Peers | None = None
     authentication: Authentication = field(init=False)
     groups: GroupService = field(init=False)
     fetches: OpenFetches = field(init=False)
@@ -217,6 +221,9 @@ class Services:
 
     # What leaves out messages that were taken before, where a topic asks for it.
     duplicates: DuplicateFinder | None = None
+    # Who says what is stored of what is produced to virtual topics; their batches' turns.
+    taker: Taker | None = None
+    taken_turns: PartitionTurns = field(default_factory=PartitionTurns)
 
     # Who may do what.
     authorizer: Authorizer = field(init=False)

@@ -26,9 +26,8 @@ from data_plane.cell.credentials import (
 from data_plane.cell.declarations import Declarations, DeclarationsDraft
 from data_plane.cell.features import (
     CLOSED_LEVEL,
-    DEDUPLICATION,
-    DELAYED_MESSAGES,
     METADATA_VERSION,
+    NEVER_LOWERED,
     NEWEST_LEVEL,
     OPEN_LEVEL,
     TENANCY_LEVEL,
@@ -416,7 +415,7 @@ def _update_feature(draft: _Draft, change: UpdateFeature) -> None:
         topics = draft.topics().by_id.values()
         if name == VIRTUAL_TOPICS and any(topic.is_virtual for topic in topics):
             raise InvalidChange(f"{name} 0 has no room for what is there")
-        if name in (DELAYED_MESSAGES, DEDUPLICATION):
+        if name in NEVER_LOWERED:
             raise InvalidChange(f"{name} is never lowered")
         features.pop(name, None)
     draft.features = features

@@ -38,6 +38,10 @@ DELAYED_MESSAGES = "tidewheel.delayed.messages"
 # Batches whose message ids count, and records that only keep a sequence; a broker at level 0 would
 # show these. Never lowered: whether there are any only the logs know.
 DEDUPLICATION = "tidewheel.deduplication"
+# Nacks in subscriptions' own partitions, hidden as well; never lowered, either.
+RETRIES = "tidewheel.retries"
+# Those whose records are in logs for ever.
+NEVER_LOWERED = (DELAYED_MESSAGES, DEDUPLICATION, RETRIES)
 # The level of a store that names none, and the one from which on fields by name may follow.
 CLOSED_LEVEL = 1
 OPEN_LEVEL = 2

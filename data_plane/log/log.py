@@ -52,14 +52,14 @@ from data_plane.log.fold import FoldFactory
 from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.load_job import LoadJob
 from data_plane.log.loading import LoadedLog
-from data_plane.log.log_appends import CLIENT, COORDINATOR, FEATURE, AppendResult
+from data_plane.log.log_appends import CLIENT, COORDINATOR, FEATURE, TAKEN, AppendResult
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_state import LogState, SegmentListener
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.remainder import last_segment_below
 from data_plane.log.thinning import ThinningJob, plan_thinning
 
-__all__ = ["CLIENT", "COORDINATOR", "FEATURE", "AppendResult", "Log"]
+__all__ = ["CLIENT", "COORDINATOR", "FEATURE", "TAKEN", "AppendResult", "Log"]
 
 
 class Log(LogState):
@@ -70,6 +70,7 @@ class Log(LogState):
     # Acts that need nothing around them: a call of one of these is a call of the function.
     append_as_leader = log_appends.append_as_leader
     append_as_follower = log_appends.append_as_follower
+    find_duplicate = log_appends.find_duplicate
     roll = log_appends.roll
     maybe_roll = log_appends.maybe_roll
     read = log_reads.read

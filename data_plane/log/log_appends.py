@@ -32,6 +32,12 @@ COORDINATOR = "coordinator"
 # What a feature makes of records that were taken long ago, and has to be stored, whatever bounds
 # there are for clients now.
 FEATURE = "feature"
+# What a client has sent, with its sequences, as a feature has made another batch of it: what bounds
+# there are for clients has been looked at before.
+TAKEN = "taken"
+# Whose size is bounded, and whose sequences are checked.
+BOUNDED = (CLIENT, COORDINATOR)
+SEQUENCED = (CLIENT, TAKEN)
 # What a log keeps of its last append for those who wait for it; 20 MB for 10,000 partitions.
 TAIL_BYTES_MAX = 2048
 
@@ -66,11 +72,11 @@ def append_as_leader(
     """Store `buf[start:end]`, whole v2 batches; offsets and epoch are written into `buf`.
 
     `batches` are the kernel's headers when the caller has had them checked. `origin` is
-    "client"; or "coordinator" or "feature" for the broker's own batches, whose sequences and clocks
-    are not checked, of a feature's not even the size. `wall_ms` is the date, which timestamps are
-    held against; without it `now_ms` is.
-    `prepared_for` is the configuration with which the caller has had `validation.prepare` done.
-    One write a call. Raises AppendError (nothing is stored), LogDirFailure.
+    "client"; "taken" for what a feature has made of it, of which the sequences are checked and no
+    more; or "coordinator" or "feature" for the broker's own batches, whose sequences and clocks are
+    not checked, of a feature's not even the size. `wall_ms` is the date, which timestamps are
+    held against; without it `now_ms` is. `prepared_for` is the configuration with which the caller
+    has had `validation.prepare` done. One write a call. Raises AppendError, LogDirFailure.
     """
     if log.segments_if_loaded is None:
         log.load()
@@ -96,14 +102,14 @@ def append_as_leader(
     pending: dict[int, PendingSequence] | None = None
     stored: list[BatchHeader] = []
     for header in batches:
-        if header.batch_length + 12 > config.max_message_bytes and origin != FEATURE:
+        if header.batch_length + 12 > config.max_message_bytes and origin in BOUNDED:
             validation.check_size(header, config)
         if header.max_timestamp > timestamp_max and is_client:
             raise validation.timestamp_error(buf, header, wall_ms, config)
         if header.producer_id >= 0 and not (is_single and producers.is_next(header)):
             if pending is None:
                 pending = {}
-            duplicate = producers.check(header, pending, is_client=is_client)
+            duplicate = producers.check(header, pending, is_client=origin in SEQUENCED)
             if duplicate is not None:
                 first, last = duplicate.first_offset, duplicate.last_offset
                 return AppendResult(first, last, duplicate.timestamp, True, log_start)
@@ -120,6 +126,19 @@ def append_as_leader(
         log.dirty |= Dirty.EPOCHS
     append_time = wall_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
     return AppendResult(first_offset, next_offset - 1, append_time, False, log_start)
+
+
+def find_duplicate(log: LogState, header: BatchHeader) -> AppendResult | None:
+    """What was answered to the client's batch that one with this header repeats; None for the
+    producer's next one. Raises AppendError for what an append would refuse by its sequence."""
+    producers = log.producers
+    if header.producer_id < 0 or producers.is_next(header):
+        return None
+    found = producers.check(header, {}, is_client=True)
+    if found is None:
+        return None
+    log_start = log.log_start_offset
+    return AppendResult(found.first_offset, found.last_offset, found.timestamp, True, log_start)
 
 
 def _prepared(

@@ -38,6 +38,11 @@ class RecordRules(Protocol):
         """For how long a message id that was taken is not taken again, by the time of the append,
         which the topic's batches have then; 0: ids are of no consequence."""
 
+    @property
+    def takes_commands(self) -> bool:
+        """Whether what is produced there is stored as its taker makes it
+        (data_plane/broker/produce/takers.py), and these rules are not asked."""
+
     def has_ids(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         """Whether some of these records, which have no problems, have an id."""
 

@@ -127,6 +127,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     if ports.read_executor is not None:
         services.read_executor = ports.read_executor
     services.peers = ports.make_peers(services)
+    services.feature_peers = ports.make_peers(services)
     services.metadata = MetadataWriter(services, ports.now_ms)
     _take_over_logs(services, ports, entry)
     # Before anything is stored.

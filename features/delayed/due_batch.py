@@ -4,12 +4,14 @@
     delivered   key, value, tw-tag: eu, tw-source: orders/3/100, tw-produced-at: …   in a new batch
 
 Invariants
-- The batch has FACTS_FLAG: what its records name in `tw-source` is delivered by being in it.
+- The batch has FACTS_FLAG: what its records name in `tw-source` (in retry logs: in `tw-fired`) is
+  delivered by being in it.
 - It has one record for each of `entries`, and no producer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from data_plane.log.config import LOG_APPEND_TIME
@@ -22,16 +24,13 @@ from data_plane.wire.records import (
     Record,
     build_batch,
 )
-from features.delayed.fold import SOURCE_HEADER, source_of
 from features.delayed.originals import Originals, size_of
 from features.delayed.runs import Entry
-from features.delayed.times import DELIVER_AT_HEADER
 
-PRODUCED_AT_HEADER: Final = b"tw-produced-at"
+# Of an original at a date: DelayedMessages.delivered.
+Delivered = Callable[[Record, int], NewRecord]
 # Of keys, values and headers, with one record more.
 RECORDS_BYTES_MAX: Final = 1 << 20
-
-_TAKEN_OFF: Final = frozenset({DELIVER_AT_HEADER, SOURCE_HEADER, PRODUCED_AT_HEADER})
 
 
 class DueBatch(NamedTuple):
@@ -44,9 +43,9 @@ class DueBatch(NamedTuple):
 
 
 def make_due_batch(
-    log: Log, entries: list[Entry], end_offset: int, source: tuple[str, int], wall_ms: int
+    log: Log, entries: list[Entry], end_offset: int, delivered: Delivered, wall_ms: int
 ) -> DueBatch:
-    """The batch for the first of these, as many as go into one. `source`: topic and partition.
+    """The batch for the first of these, as many as go into one. `delivered` makes the records.
     Raises LogDirFailure, LogDeleted and what else says that the log is gone."""
     originals = Originals(log, end_offset)
     records: list[NewRecord] = []
@@ -64,7 +63,7 @@ def make_due_batch(
             unreadable[offset] = "there is no record at its offset"
             continue
         read.append((due_ms, offset))
-        records.append(_delivered(original, source, wall_ms))
+        records.append(delivered(original, wall_ms))
         size += size_of(original)
         if size >= bytes_max:
             break
@@ -78,12 +77,3 @@ def make_due_batch(
         attributes=FACTS_FLAG,
     )
     return DueBatch(batch, read, unreadable)
-
-
-def _delivered(original: Record, source: tuple[str, int], wall_ms: int) -> NewRecord:
-    headers = (
-        *(header for header in original.headers if header[0] not in _TAKEN_OFF),
-        (SOURCE_HEADER, source_of(*source, original.offset)),
-        (PRODUCED_AT_HEADER, b"%d" % original.timestamp),
-    )
-    return NewRecord(wall_ms, original.key, original.value, headers)

@@ -26,7 +26,7 @@ from uuid import UUID
 from data_plane.broker.produce.hiding import trusted_wall_ms
 from data_plane.broker.request.timers import Timer
 from data_plane.broker.services import Services
-from data_plane.cell.features import DELAYED_MESSAGES, level_of
+from data_plane.cell.features import DELAYED_MESSAGES, RETRIES, level_of
 from data_plane.log.errors import LogError
 from data_plane.log.log import FEATURE, Log
 from data_plane.replica.partition import Partition
@@ -92,7 +92,8 @@ class Firing:
     def tick(self, now_ms: int) -> None:
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + SWEEP_INTERVAL_MS
-            if level_of(self.services.image.features, DELAYED_MESSAGES) >= 1:
+            levels = self.services.image.features
+            if level_of(levels, DELAYED_MESSAGES) >= 1 or level_of(levels, RETRIES) >= 1:
                 self._to_sweep = list(self.services.partitions.opened())
         swept = self._to_sweep[-SWEPT_PER_TICK_MAX:]
         del self._to_sweep[-SWEPT_PER_TICK_MAX:]
@@ -207,8 +208,7 @@ class _PartitionFiring:
     def _make(self, fold: DelayedMessages, entries: list[tuple[int, int]], wall_ms: int) -> None:
         partition = self._partition
         log, epoch = partition.log, partition.leader_epoch
-        source = (partition.topic, partition.index)
-        work = partial(make_due_batch, log, entries, log.log_end_offset, source, wall_ms)
+        work = partial(make_due_batch, log, entries, log.log_end_offset, fold.delivered, wall_ms)
 
         def done(made: DueBatch | None, error: BaseException | None) -> None:
             if made is None:

@@ -28,7 +28,7 @@ from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, RecordHold, SnapshotFile, StoredBatch
 from data_plane.wire.kernel import list_keys, scan_headers
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
-from data_plane.wire.records import BatchHeader, unpacked_records
+from data_plane.wire.records import BatchHeader, NewRecord, Record, unpacked_records
 from features.delayed import snapshot
 from features.delayed.commands import (
     CANCELLED_HEADER,
@@ -49,7 +49,12 @@ from features.delayed.snapshot import FoldState
 from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 
 SOURCE_HEADER: Final = b"tw-source"
+# Of a dead letter, which also comes in a batch with FACTS_FLAG: what is said in it of the source is
+# of another log.
+DEAD_HEADER: Final = b"tw-dead"
+PRODUCED_AT_HEADER: Final = b"tw-produced-at"
 FACT_HEADERS: Final = frozenset({CANCELLED_HEADER, MOVED_HEADER})
+_TAKEN_OFF: Final = frozenset({DELIVER_AT_HEADER, SOURCE_HEADER, PRODUCED_AT_HEADER})
 NOTHING: Final = -1
 
 _PREFIX: Final = b"tw-"
@@ -62,6 +67,8 @@ class DelayedMessages:
 
     extension = snapshot.SNAPSHOT_SUFFIX
     batch_flags = HIDDEN_FLAG | FACTS_FLAG
+    # It says what offset a fired record was at.
+    fact_header = SOURCE_HEADER
 
     def __init__(self, context: FoldContext) -> None:
         self._context = context
@@ -90,9 +97,9 @@ class DelayedMessages:
             for index, headers in groupby(found, itemgetter(0)):
                 offset = header.base_offset + deltas[index]
                 self._apply_record(offset, [(key, value) for _, key, value in headers])
-        if header.attributes & FACTS_FLAG:
+        if header.attributes & FACTS_FLAG and not _has_dead_letters(batch):
             for _, _, value in scan_headers(
-                records, start, end, header.record_count, SOURCE_HEADER
+                records, start, end, header.record_count, self.fact_header
             ):
                 self.pending.remove(source_offset(value))
 
@@ -130,6 +137,16 @@ class DelayedMessages:
             if message_id:
                 self.names.add(message_id, new_due_ms, offset)
 
+    def delivered(self, original: Record, wall_ms: int) -> NewRecord:
+        """The record that delivers an original at this date. In a worker thread."""
+        context = self._context
+        headers = (
+            *(header for header in original.headers if header[0] not in _TAKEN_OFF),
+            (SOURCE_HEADER, source_of(context.topic, context.partition, original.offset)),
+            (PRODUCED_AT_HEADER, b"%d" % original.timestamp),
+        )
+        return NewRecord(wall_ms, original.key, original.value, headers)
+
     @staticmethod
     def _deltas(header: BatchHeader, buf: Buffer, start: int, end: int) -> Sequence[int]:
         """Of each record; thinning and compaction leave gaps in a batch."""
@@ -162,7 +179,7 @@ class DelayedMessages:
     def facts_in(self, batch: StoredBatch) -> bytes | bool:
         header = batch.header
         if header.attributes & FACTS_FLAG:
-            return True
+            return not _has_dead_letters(batch)
         if not header.attributes & HIDDEN_FLAG:
             return False
         facts = bytearray(header.record_count)
@@ -172,6 +189,10 @@ class DelayedMessages:
         return bytes(facts)
 
     # Upkeep
+
+    @property
+    def wants_upkeep(self) -> bool:
+        return self.pending.wants_upkeep or self.names.wants_upkeep
 
     def upkeep_job(self) -> tuple[UpkeepJob | NamesJob, Callable[[], None]] | None:
         """What is to be done now, to be run in a thread, and what to call on the loop after that,
@@ -237,6 +258,12 @@ class FrozenMessages:
             self._state = None
 
 
+def _has_dead_letters(batch: StoredBatch) -> bool:
+    """Whether a batch of facts has no delivered messages, but dead letters."""
+    place = (*unpacked_records(batch.buf, batch.header), batch.header.record_count)
+    return any(key == DEAD_HEADER for _, key, _ in scan_headers(*place, DEAD_HEADER))
+
+
 def source_of(topic: str, partition: int, offset: int) -> bytes:
     """What `tw-source` says of a record."""
     return f"{topic}/{partition}/{offset}".encode()
@@ -250,4 +277,5 @@ def source_offset(value: bytes | None) -> int:
 
 def make_fold(context: FoldContext) -> DelayedMessages | None:
     """For topics that read headers, which is a matter of their record rules."""
-    return None if context.config.record_rules is None else DelayedMessages(context)
+    rules = context.config.record_rules
+    return None if rules is None or rules.takes_commands else DelayedMessages(context)

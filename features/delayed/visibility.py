@@ -33,10 +33,16 @@ class AllButHidden(UnindexedProjection):
         return not_hidden(batch)
 
     def shown_whole_until(self, log: Log, offset: int, end: int) -> int:
-        for fold in log.folds:
-            if isinstance(fold, DelayedMessages):
-                return fold.shown_whole_until(offset, end)
-        return offset
+        return shown_whole_until(log, offset, end)
+
+
+def shown_whole_until(log: Log, offset: int, end: int) -> int:
+    """Up to where, in [offset, end], no record of the log is hidden from `offset` on, as far as its
+    fold knows."""
+    for fold in log.folds:
+        if isinstance(fold, DelayedMessages):
+            return fold.shown_whole_until(offset, end)
+    return offset
 
 
 def not_hidden(batch: SourceBatch) -> Selection:

@@ -54,8 +54,10 @@ def _go_together(values: Mapping[str, Value]) -> str | None:
     return None
 
 
-class _TakesNoRecords:
-    """The rules of subscriptions."""
+class _TakesCommands:
+    """The rules of subscriptions: all that they take is judged."""
+
+    takes_commands = True
 
     dedup_window_ms = 0
 
@@ -79,11 +81,11 @@ class _TakesNoRecords:
         raise AssertionError("there are no records")
 
 
-_TAKES_NO_RECORDS: Final = _TakesNoRecords()
+_TAKES_COMMANDS: Final = _TakesCommands()
 
 
 def _make_rules(value_of: Callable[[str], Value]) -> RecordRules | None:
-    return _TAKES_NO_RECORDS if value_of(SOURCE_PROPERTY) else None
+    return _TAKES_COMMANDS if value_of(SOURCE_PROPERTY) else None
 
 
 def _add_properties(properties: TopicProperties) -> TopicProperties:

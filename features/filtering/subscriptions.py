@@ -33,6 +33,8 @@ from data_plane.cell.virtual_topics import (
     source_of,
 )
 from data_plane.log.log import Log
+from data_plane.wire.kernel_types import HIDDEN_FLAG
+from features.delayed.visibility import shown_whole_until
 from features.filtering.indexed_records import AllRecords, FilteredRecords
 from features.filtering.language import Everything, parse_filter
 from features.filtering.matching import Matcher
@@ -48,13 +50,14 @@ NOWHERE: Final = -1
 
 
 class OwnRecords(UnindexedProjection):
-    """Shows all records of the subscription's own partition."""
+    """Shows what was delivered anew in the subscription's own partition. All records of its hidden
+    batches are hidden (docs/retries.md)."""
 
     def select(self, batch: SourceBatch) -> Selection:
-        return True
+        return not batch.header.attributes & HIDDEN_FLAG
 
     def shown_whole_until(self, log: Log, offset: int, end: int) -> int:
-        return end
+        return shown_whole_until(log, offset, end)
 
 
 OWN_RECORDS: Final = OwnRecords()

@@ -116,7 +116,7 @@ def judge(
         if command.position.partition // 2 != outlook.pair
     ]
     if problems:
-        raise _refusal(problems)
+        raise refusal_of(problems)
     said = deliveries.nacked({command.position for command in commands})
     outcomes: list[Outcome] = []
     not_there: NotThere | None = None
@@ -134,7 +134,7 @@ def judge(
         else:
             outcomes.append(_outcome(command, original, outlook, chance))
     if problems:
-        raise _refusal(problems)
+        raise refusal_of(problems)
     if not_there is not None:
         raise AppendError(not_there.error_code, str(not_there))
     return outcomes
@@ -152,7 +152,8 @@ def _outcome(
     return Copy(command, original, attempt + 1, outlook.wall_ms + delay_ms)
 
 
-def _refusal(problems: Sequence[tuple[int, str]]) -> AppendError:
+def refusal_of(problems: Sequence[tuple[int, str]]) -> AppendError:
+    """Of a batch with these: (index of the record, what is wrong)."""
     index, problem = problems[0]
     return AppendError(
         ErrorCode.INVALID_RECORD,

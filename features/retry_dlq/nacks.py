@@ -20,7 +20,8 @@ Deliberately absent: what is pending (RetryDelays), judging, upkeep of what is o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from data_plane.log.file_system import Buffer
@@ -100,6 +101,11 @@ class Nacks:
         needs += [] if first == NOTHING else [first]
         return min((need for need in needs if need is not None), default=None)
 
+    @property
+    def due_ms(self) -> int | None:
+        """Dead letters that wait are to be sent at any time."""
+        return None if self.dead_letters.first_offset == NOTHING else 0
+
     def held_from(self, start_offset: int) -> int | None:
         return None
 
@@ -111,13 +117,17 @@ class Nacks:
 
     # Upkeep
 
-    def upkeep_job(self) -> tuple[Positions, UpkeepJob] | None:
-        """What is to be done now, and of which set; None for nothing."""
+    @property
+    def wants_upkeep(self) -> bool:
+        return self.of_source.wants_upkeep or self.own.wants_upkeep
+
+    def upkeep_job(self) -> tuple[UpkeepJob, Callable[[], None]] | None:
+        """What is to be done now, and what to call on the loop after that; None for nothing."""
         for positions in (self.of_source, self.own):
             job = positions.upkeep_job(snapshot.runs_named_in)
             if job is not None:
                 job.kept_names = self.of_source.kept_names() | self.own.kept_names()
-                return positions, job
+                return job, partial(positions.finish, job)
         return None
 
     # Snapshots

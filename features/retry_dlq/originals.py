@@ -40,8 +40,7 @@ from data_plane.wire.records import (
     read_batch_header,
     unpacked_records,
 )
-from features.delayed.due_batch import PRODUCED_AT_HEADER
-from features.delayed.fold import SOURCE_HEADER
+from features.delayed.fold import PRODUCED_AT_HEADER, SOURCE_HEADER
 from features.delayed.hidden import shown
 from features.retry_dlq.commands import Position
 from features.retry_dlq.judgement import NoOriginal, NotThere, Original

@@ -19,8 +19,7 @@ from typing import Final
 
 from data_plane.wire.kernel_types import HIDDEN_FLAG
 from data_plane.wire.records import BatchHeader, Header, NewRecord, build_batch
-from features.delayed.due_batch import PRODUCED_AT_HEADER
-from features.delayed.fold import SOURCE_HEADER
+from features.delayed.fold import PRODUCED_AT_HEADER, SOURCE_HEADER
 from features.delayed.times import DELAY_HEADER, DELIVER_AT_HEADER
 from features.retry_dlq.commands import (
     CONSUMER_HEADER,

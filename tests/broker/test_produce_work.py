@@ -10,8 +10,8 @@ from data_plane.broker.produce.produce_checks import HERE_BYTES_MAX, HERE_UNPACK
 from data_plane.broker.produce.produce_handler import (
     PARTITIONS_AT_ONCE_MAX,
     PARTITIONS_MAX,
-    UNANSWERED_WORK_MAX,
 )
+from data_plane.broker.produce.produce_rights import UNANSWERED_WORK_MAX
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.fair_work import FairWork
 from data_plane.broker.request.request_work import WORK_AT_ONCE_MAX

@@ -201,14 +201,17 @@ def test_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(
         assert [topic.topic_id for topic in group.topics] == [world.hidden_id]
 
 
-def test_idempotence_is_for_who_may_write_anywhere(world: World) -> None:
+def test_idempotence_is_for_who_may_write_or_read_anywhere(world: World) -> None:
     def error() -> int:
         answer = world.ask(ApiKey.INIT_PRODUCER_ID, 5, InitProducerIdRequest(transactional_id=None))
         return int(answer.error_code)
 
-    world.grant(may(AclOperation.READ, "x"))
+    world.grant(may(AclOperation.DESCRIBE, "x"))
     assert error() == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     world.grant(may(AclOperation.WRITE, "pay-", pattern=PatternType.PREFIXED))
+    assert error() == 0
+    # What is nacked is produced, by those who read.
+    world.grant(may(AclOperation.READ, "x"))
     assert error() == 0
     world.grant(may(AclOperation.IDEMPOTENT_WRITE, "kafka-cluster", CLUSTER))
     assert error() == 0

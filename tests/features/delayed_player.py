@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
 from data_plane.broker.replicas.due_openings import DueOpenings
@@ -97,14 +97,14 @@ class DelayedPlayer(AdminPlayer):
         services.apply_image(services.store.apply(changes, version, f"after {version}"), NOW_MS)
         self.run_jobs()
 
-    def restarted(self, *, is_clean: bool = True) -> DelayedPlayer:
+    def restarted(self, *, is_clean: bool = True) -> Self:
         """The next life of this broker, at the same time."""
         if is_clean:
             self.services.stop(self.now_ms)
             self.logs.close(self.now_ms)
         else:
             self.fs.process_death()
-        other = DelayedPlayer(disk=self.fs, image=self.services.image)
+        other = type(self)(disk=self.fs, image=self.services.image)
         other.now_ms = self.now_ms
         other.services.tick(other.now_ms)
         other.run_jobs()
@@ -128,10 +128,17 @@ class DelayedPlayer(AdminPlayer):
         self.pass_time(ms)
         self.run_jobs()
 
-    def read(self, topic: str = "orders", index: int = 0, offset: int = 0) -> list[Record]:
-        """All that readers see from `offset` on, however often they have to ask."""
+    def read(
+        self,
+        topic: str = "orders",
+        index: int = 0,
+        offset: int = 0,
+        end_offset: int | None = None,
+    ) -> list[Record]:
+        """All that readers see from `offset` on, however often they have to ask; up to the end of
+        `orders` unless they are told otherwise."""
         found: list[Record] = []
-        end_offset = self.orders.high_watermark
+        end_offset = self.orders.high_watermark if end_offset is None else end_offset
         while offset < end_offset:
             pending = self.fetch({(topic, index): offset})
             for _ in range(ANSWERED_AFTER_MAX):
@@ -151,6 +158,15 @@ class DelayedPlayer(AdminPlayer):
 
     def values(self, topic: str = "orders", index: int = 0) -> list[bytes]:
         return [record.value or b"" for record in self.read(topic, index)]
+
+
+class SkewedClock:
+    """A wall clock of which a test says how far it is off."""
+
+    skew_ms: int | None = 0
+
+    def wall_ms(self, now_ms: int) -> int:
+        return now_ms
 
 
 def _records_in(response: Any) -> list[bytes]:

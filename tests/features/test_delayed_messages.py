@@ -15,7 +15,7 @@ from features.delayed import firing
 from features.delayed.fold import DelayedMessages
 from tests.broker.admin_player import new_topic
 from tests.broker.broker_player import NOW_MS
-from tests.features.delayed_player import DelayedPlayer
+from tests.features.delayed_player import DelayedPlayer, SkewedClock
 
 DELAY, DELIVER_AT, TAG = b"tw-delay", b"tw-deliver-at", b"tw-tag"
 
@@ -280,15 +280,6 @@ def test_with_a_clock_that_is_too_far_off_it_waits_and_takes_no_delays() -> None
     clock.skew_ms = 50
     player.pass_ms(200)
     assert player.values() == [b"now", b"first", b"scheduled"]
-
-
-class SkewedClock:
-    """A wall clock of which a test says how far it is off."""
-
-    skew_ms: int | None = 0
-
-    def wall_ms(self, now_ms: int) -> int:
-        return now_ms
 
 
 def test_a_batch_in_the_making_is_dropped_when_another_leads() -> None:

@@ -137,9 +137,9 @@ class RetryLog(OneLog):
     def upkeep(self) -> None:
         found = self.fold.upkeep_job()
         if found is not None:
-            positions, job = found
+            job, finish = found
             job.run()
-            positions.finish(job)
+            finish()
 
 
 @pytest.fixture

@@ -128,7 +128,8 @@ alter_partition_reassignments: Final = needs(AclOperation.ALTER, _no_reassignmen
 
 
 def init_producer_id(context: RequestContext, request: Any) -> Any:
-    """Who may write to any topic may do so idempotently."""
+    """Who may write to any topic may do so idempotently. So may who reads one: the commands of
+    those who read a subscription are produced, too."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -137,8 +138,11 @@ def init_producer_id(context: RequestContext, request: Any) -> Any:
     else:
         error = FAILED
         rights = context.names.rights
-        if context.may_to_cluster(AclOperation.IDEMPOTENT_WRITE) or rights.may_somewhere(
-            context.principal, context.client_host, AclOperation.WRITE, AclResourceType.TOPIC
+        if context.may_to_cluster(AclOperation.IDEMPOTENT_WRITE) or any(
+            rights.may_somewhere(
+                context.principal, context.client_host, operation, AclResourceType.TOPIC
+            )
+            for operation in (AclOperation.WRITE, AclOperation.READ)
         ):
             return None
     return Answered(

@@ -33,7 +33,9 @@ _nothing: Final = Requirement("nothing", "", cluster_guards.nothing_needed)
 
 REQUIREMENTS: Final[dict[ApiKey, Requirement]] = {
     ApiKey.PRODUCE: Requirement(
-        "WRITE topic; transactional records WRITE transactional id", TOPIC, _itself
+        "WRITE topic; READ subscription; transactional records WRITE transactional id",
+        TOPIC,
+        _itself,
     ),
     ApiKey.FETCH: Requirement(
         "READ topic, asked again when it has waited; a follower has to come from a broker",
@@ -72,7 +74,7 @@ REQUIREMENTS: Final[dict[ApiKey, Requirement]] = {
     ApiKey.DELETE_TOPICS: Requirement("DELETE topic", TOPIC, topic_guards.delete_topics),
     ApiKey.DELETE_RECORDS: Requirement("DELETE topic", TOPIC, topic_guards.delete_records),
     ApiKey.INIT_PRODUCER_ID: Requirement(
-        "IDEMPOTENT_WRITE cluster, or WRITE any topic; with a transactional id WRITE that",
+        "IDEMPOTENT_WRITE cluster, or WRITE or READ any topic; with a transactional id WRITE that",
         f"{CLUSTER}, {TRANSACTIONAL_ID}",
         cluster_guards.init_producer_id,
     ),

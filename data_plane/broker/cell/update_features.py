@@ -24,6 +24,7 @@ from data_plane.cell.features import (
     DELAYED_MESSAGES,
     METADATA_VERSION,
     OPEN_LEVEL,
+    RETRIES,
     VIRTUAL_TOPICS,
     FeatureRange,
     SupportedFeatures,
@@ -48,7 +49,11 @@ MIN_VERSION, MAX_VERSION = 0, 2
 RESULTS_VERSION_MAX = 1
 
 # What logs may have that an older version would take for something else.
-_NEVER_LOWERED = {DELAYED_MESSAGES: "delayed messages", DEDUPLICATION: "message ids that count"}
+_NEVER_LOWERED = {
+    DELAYED_MESSAGES: "delayed messages",
+    DEDUPLICATION: "message ids that count",
+    RETRIES: "nacked messages",
+}
 _FAILED = "The update failed for all features since the following feature had an error: "
 
 

@@ -87,6 +87,7 @@ class _AllRules:
 
     def __init__(self, rules: Sequence[RecordRules]) -> None:
         self._rules = rules
+        self.takes_commands = any(one.takes_commands for one in rules)
 
     @property
     def dedup_window_ms(self) -> int:

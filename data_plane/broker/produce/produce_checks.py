@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from data_plane.broker.produce.duplicates import DuplicateLook
+from data_plane.broker.produce.takers import Taking
 from data_plane.log import validation
 from data_plane.log.config import COMPRESSION_PRODUCER, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
@@ -254,6 +255,37 @@ class ProduceChecks:
             return without_duplicates(checked, duplicates)
         except (AppendError, InvalidRecords) as error:
             return self.refusal(error)
+
+    def take_in_thread(
+        self,
+        buf: WritableBuffer,
+        start: int,
+        end: int,
+        config: LogConfig,
+        unpackers: UnpackerPool,
+        *,
+        zstd_allowed: bool,
+        taking: Taking,
+    ) -> Checked | Refusal:
+        """What is to be stored in the place of a batch, by its taker (takers.py); an empty buffer
+        without batches where nothing is."""
+        unpacker = unpackers.take()
+        try:
+            (batch,) = check_batches(
+                buf, start, end, zstd_allowed=zstd_allowed, walk=True, parts_max=BATCH_PARTS_MAX
+            )
+            records: Buffer | None = None
+            if batch.attributes & CODEC_MASK:
+                records = self._unpacked(buf, batch, unpacker)
+                batch = _walked(records, batch)
+            stored = taking.batch_to_store(batch, *_place_of(buf, records, batch))
+            batches = [read_batch_header(stored, 0)] if stored else []
+            return Checked(stored, 0, len(stored), batches, config)
+        except (AppendError, InvalidRecords) as error:
+            return self.refusal(error)
+        finally:
+            unpacker.forget()
+            unpackers.give_back(unpacker)
 
     def refusal(self, error: AppendError | InvalidRecords, *, is_small: bool = True) -> Refusal:
         """What the answer says about `error`; records are named while there are not too many, and

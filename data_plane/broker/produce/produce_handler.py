@@ -14,15 +14,15 @@ When all is appended the answer leaves, or waits until the records are as safe a
 (produce_waits.py). With acks=0 there is none; an error closes the connection, as in Kafka. With
 acks=all a partition whose ISR is below the effective min ISR is refused before the append.
 
-Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
-topics, acks other than -1, 0, 1, old message formats. Transactional batches get an error, too.
+What is produced to a virtual topic becomes another batch (taken_batches.py). Refused as in Kafka:
+more or less than one batch per partition, control batches, transactions, internal topics, acks
+other than -1, 0, 1, old message formats.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from uuid import UUID
 
 from data_plane.broker.produce.duplicates import look_for_duplicates, tell_duplicates
 from data_plane.broker.produce.hiding import hiding_terms
@@ -36,18 +36,22 @@ from data_plane.broker.produce.produce_checks import (
 )
 from data_plane.broker.produce.produce_response import (
     TOPIC_IDS_VERSION,
+    ZSTD_VERSION,
     Answers,
     PartitionAnswer,
     describe_failures,
     encode_produce_response,
 )
 from data_plane.broker.produce.produce_rights import (
-    is_virtual,
+    is_abandoned,
     may_still_append,
     may_write,
     refuse_special_batch,
 )
+from data_plane.broker.produce.produce_targets import ProduceTargets, count_stored
 from data_plane.broker.produce.produce_waits import WaitingProduce
+from data_plane.broker.produce.taken_batches import TakenBatches, Wait, nothing_stored
+from data_plane.broker.produce.takers import TakenPartition, taken_partition
 from data_plane.broker.request.api import (
     Buffer,
     CloseConnection,
@@ -56,13 +60,11 @@ from data_plane.broker.request.api import (
     KeptRequest,
     RequestContext,
 )
-from data_plane.broker.request.partition_errors import UNKNOWN_PARTITION_CODES
 from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
-from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
-from data_plane.log.log import AppendResult
+from data_plane.log.log import CLIENT, TAKEN, AppendResult
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
 from data_plane.wire.kernel import parse_produce
@@ -70,11 +72,10 @@ from data_plane.wire.kernel_types import HIDDEN_FLAG, BatchHeader, ProducePartit
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
-# As in Kafka, which closes the connection of who uses a version below 3, too. librdkafka before
-# 2.12 does not compress with gzip, snappy or lz4 where version 0 is not offered (KAFKA-18659).
+# librdkafka before 2.12 does not compress with gzip, snappy or lz4 where version 0 is not offered
+# (KAFKA-18659). As in Kafka, the connection of who uses a version below 3 is closed.
 ADVERTISED_MIN_VERSION = 0
 MAX_VERSION = 13
-ZSTD_VERSION = 7
 
 ACKS_ALL = -1
 ACKS_NONE = 0
@@ -83,8 +84,6 @@ RECORD_ERRORS_VERSION = 8
 PARTITIONS_MAX = 10_000
 # Then the other connections get their turn.
 PARTITIONS_AT_ONCE_MAX = 1_000
-# Batches that wait for a thread while those of acks=0 from closed connections are still taken.
-UNANSWERED_WORK_MAX = 64
 
 
 _NONE = int(ErrorCode.NONE)
@@ -100,6 +99,7 @@ class _Produce:
     _found: Found = Nothing.ABANDONED
     _failure: BaseException | None = None
     _deferred: Deferred[list[Buffer]] | None = None
+    _taken: TakenBatches | None = None
 
     def __init__(
         self,
@@ -119,6 +119,7 @@ class _Produce:
         self._position = position
         self._end = end
         self._needs_all = view.acks == ACKS_ALL
+        self._targets = ProduceTargets(services, context, needs_all=self._needs_all)
         tells_records = version >= RECORD_ERRORS_VERSION and view.acks != ACKS_NONE
         self._checks = ProduceChecks(
             end - position, tells_records, services.loop_bounds.unpacked_bytes_max
@@ -167,27 +168,39 @@ class _Produce:
                 return False
             topic, topic_id, piece, answer = todo[at]
             if self._kept is not None and not may_still_append(self._context, topic, answer):
+                self._leave_turn()
                 continue
             if not is_valid:
-                self._refuse_acks(topic_id, piece, answer)
+                self._targets.refuse_acks(topic_id, piece.partition_index, answer)
             elif not self._append(topic_id, piece, answer, now_ms):
                 self._next = at
                 return False
+            self._leave_turn()
         return True
 
     def _append(
         self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer, now_ms: int
     ) -> bool:
         """Append one partition's records and fill in its answer. False when a thread is asked."""
-        partition = self._find(topic_id, piece, answer)
+        index = piece.partition_index
+        taken = taken_partition(self._services, self._context, topic_id, index)
+        if taken is None:
+            partition = self._targets.find(topic_id, piece, answer)
+        else:
+            partition = self._targets.find_taken(taken, piece, answer)
+            index = taken.own_index
         if partition is None:
-            return not self._awaits_load(topic_id, piece, answer)
+            return not self._awaits_load(topic_id, index, answer)
         start, end = piece.records_start, piece.records_end
         if end - start > self._message_bytes_max:
             answer.fail_as_too_large(end - start, self._message_bytes_max)
             return True
+        if taken is not None:
+            self._keep()
         if self._kept is not None:
             start, end = start - self._kept.shift, end - self._kept.shift
+        if taken is not None:
+            return self._take(taken, partition, start, end, answer, now_ms)
         try:
             batches = self._checks.check_here(
                 self._buf,
@@ -198,7 +211,7 @@ class _Produce:
                 self._version >= ZSTD_VERSION,
             )
         except (AppendError, InvalidRecords) as error:
-            self._refuse(self._checks.refusal(error), partition, answer)
+            self._targets.refuse(self._checks.refusal(error), partition, answer)
             return True
         if batches is None:
             self._look_elsewhere(partition, piece, now_ms)
@@ -216,6 +229,7 @@ class _Produce:
         batches: list[BatchHeader],
         now_ms: int,
         prepared_for: LogConfig | None = None,
+        origin: str = CLIENT,
     ) -> AppendResult | None:
         if batches[0].attributes & SPECIAL_BATCH_BITS:
             self._services.counters.refused_batches += 1
@@ -224,32 +238,80 @@ class _Produce:
             return None
         try:
             result = partition.append_as_leader(
-                buf, start, end, now_ms=now_ms, batches=batches, prepared_for=prepared_for
+                buf,
+                start,
+                end,
+                now_ms=now_ms,
+                batches=batches,
+                origin=origin,
+                prepared_for=prepared_for,
             )
         except LogDirFailure as error:
             answer.fail(error.error_code, str(error))
             return None
         except (AppendError, InvalidRecords) as error:
-            refusal = self._checks.refusal(error, is_small=prepared_for is None)
-            self._refuse(refusal, partition, answer)
+            is_small = prepared_for is None
+            self._targets.refuse(self._checks.refusal(error, is_small=is_small), partition, answer)
             return None
-        counters = self._services.counters
-        counters.produced_batches += 1
-        counters.produced_records += batches[0].record_count
-        counters.produced_bytes += end - start
-        use = partition.use
-        use.batches_in += 1
-        use.records_in += batches[0].record_count
-        use.bytes_in += end - start
+        count_stored(self._services, partition, batches[0].record_count, end - start)
+        self._settle(partition, result, answer)
+        return result
+
+    def _settle(self, partition: Partition, result: AppendResult, answer: PartitionAnswer) -> None:
+        """Say where the records are, now or when they are as safe as is asked for."""
         answer.base_offset = result.first_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = result.log_start_offset
         reached = partition.high_watermark if self._needs_all else partition.own_copy.end_offset
         if result.last_offset >= reached:
             self._waiting.append((partition, answer, result.last_offset))
-        return result
 
-    # In a thread, and back
+    def _take(
+        self,
+        taken: TakenPartition,
+        partition: Partition,
+        start: int,
+        end: int,
+        answer: PartitionAnswer,
+        now_ms: int,
+    ) -> bool:
+        """Have one batch taken. False when that goes on later."""
+        batches = self._taken
+        if batches is None:
+            come = functools.partial(self._looked, Nothing.PAUSED, None)
+            batches = TakenBatches(self._services, self._context, self._checks, come)
+            self._taken = batches
+        begun = batches.begin(taken, partition, self._buf, start, end, now_ms)
+        match begun:
+            case AppendResult():
+                self._settle(partition, begun, answer)
+            case BatchHeader():
+                transactional_id = self._view.transactional_id
+                refuse_special_batch(self._context, transactional_id, begun, partition, answer)
+            case Refusal():
+                self._targets.refuse(begun, partition, answer)
+            case _:
+                if not isinstance(begun, Wait):
+                    self._work_elsewhere(begun)
+                return False
+        return True
+
+    def _take_up_taken(
+        self, partition: Partition, found: Checked | Refusal, answer: PartitionAnswer, now_ms: int
+    ) -> None:
+        assert self._taken is not None
+        found = self._taken.settled(found, needs_all=self._needs_all)
+        if isinstance(found, Refusal):
+            self._targets.refuse(found, partition, answer)
+        elif not found.batches:
+            self._settle(partition, nothing_stored(partition), answer)
+        else:
+            self._store(partition, answer, *found[:4], now_ms, found.prepared_for, TAKEN)
+            self._services.hidden_appended(partition)
+
+    def _leave_turn(self) -> None:
+        if self._taken is not None:
+            self._taken.leave()
 
     def _look_elsewhere(self, partition: Partition, piece: ProducePartition, now_ms: int) -> None:
         """Have a thread look at the batch. Raises CloseConnection when there is no memory."""
@@ -293,17 +355,7 @@ class _Produce:
         self._services.request_work.submit(self._context, look, looked)
 
     def _is_abandoned(self) -> bool:
-        """Whether nobody waits for this any more, or nobody speaks. Who wants no answer may close
-        after sending; what he has sent is taken, unless there is much to do for his tenant."""
-        connection = self._context.connection
-        gate = connection.gate
-        return gate.is_revoked or (
-            gate.is_closed
-            and (
-                self._view.acks != ACKS_NONE
-                or self._services.request_work.count_of(connection.namespace) > UNANSWERED_WORK_MAX
-            )
-        )
+        return is_abandoned(self._services, self._context, self._view.acks != ACKS_NONE)
 
     def _looked(self, found: Found | None, error: BaseException | None) -> None:
         self._found, self._failure = found or Nothing.ABANDONED, error
@@ -329,24 +381,22 @@ class _Produce:
             raise
         finally:
             if is_over:
+                self._leave_turn()
                 kept.release()
 
     def _go_on(self, found: Found, now_ms: int) -> bool:
         if not isinstance(found, Nothing):
             if not self._take_up(found, now_ms):
                 return False
+            self._leave_turn()
             self._next += 1
         return self.append_rest(now_ms)
 
-    def _awaits_load(
-        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
-    ) -> bool:
+    def _awaits_load(self, topic_id: bytes, index: int, answer: PartitionAnswer) -> bool:
         """Whether a thread is loading the log: this goes on when it has ended. To have the client
         send it again would let its next requests overtake it."""
-        partitions = self._services.partitions
         loaded = functools.partial(self._looked, Nothing.PAUSED, None)
-        is_known = self._context.topics.by_id(UUID(bytes=topic_id)) is not None
-        if not (is_known and partitions.when_loaded(topic_id, piece.partition_index, loaded)):
+        if not self._targets.awaits_load(topic_id, index, loaded):
             return False
         answer.error_code, answer.error_message = _NONE, None
         self._keep()
@@ -357,13 +407,18 @@ class _Produce:
         topic, topic_id, piece, answer = self._todo[self._next]
         if not may_still_append(self._context, topic, answer):
             return True
+        taken = None if self._taken is None else self._taken.partition
+        if taken is not None:
+            assert not isinstance(found, Judged)
+            self._take_up_taken(taken, found, answer, now_ms)
+            return True
         # It may lead no longer, or be gone.
-        partition = self._find(topic_id, piece, answer)
+        partition = self._targets.find(topic_id, piece, answer)
         if partition is None:
             return True
         found, judgement = settled(found, partition)
         if isinstance(found, Refusal):
-            self._refuse(found, partition, answer)
+            self._targets.refuse(found, partition, answer)
             return True
         left = work_left(self._services, self._checks, partition, found, now_ms)
         if left is not None:
@@ -418,61 +473,6 @@ class _Produce:
             request_bytes,
             self._needs_all,
         ).deferred
-
-    # Where to append, and what is said to those who may not
-
-    def _find(
-        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
-    ) -> Partition | None:
-        """The partition to append to, or None when the answer says why not."""
-        partitions = self._services.partitions
-        index = piece.partition_index
-        partition = partitions.get(topic_id, index, self._tenant)
-        # An id may be anybody's, or of a topic that is deleted.
-        is_ours = partition is not None and partition.tenant == self._tenant
-        if partition is None or partition.leader_error is not ErrorCode.NONE or not is_ours:
-            if not is_virtual(self._context, topic_id, index, answer):
-                answer.fail(self._why_not_here(topic_id, index))
-            return None
-        if partition.topic in partitions.internal_topics and partition.tenant == DEFAULT_TENANT:
-            answer.fail(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Cannot append to internal topic {partition.topic}",
-            )
-            return None
-        if piece.records_start < 0 or piece.records_start == piece.records_end:
-            answer.fail(
-                ErrorCode.INVALID_RECORD,
-                "Produce requests must have at least one record batch per partition",
-            )
-            return None
-        if self._needs_all and partition.leadership is not None and partition.is_under_min_isr:
-            if not is_virtual(self._context, topic_id, index, answer):
-                answer.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
-                answer.log_start_offset = partition.log.log_start_offset
-            return None
-        return partition
-
-    def _refuse_acks(
-        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
-    ) -> None:
-        """Of acks that there are not. Who names an unknown partition hears of that, as in Kafka."""
-        error = self._why_not_here(topic_id, piece.partition_index)
-        answer.fail(error if error in UNKNOWN_PARTITION_CODES else ErrorCode.INVALID_REQUIRED_ACKS)
-
-    def _why_not_here(self, topic_id: bytes, index: int) -> ErrorCode:
-        partitions = self._services.partitions
-        if self._version < TOPIC_IDS_VERSION:
-            return partitions.error_of_named(topic_id, index)
-        if self._context.topics.by_id(UUID(bytes=topic_id)) is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        return partitions.error(topic_id, index)
-
-    def _refuse(self, refusal: Refusal, partition: Partition, answer: PartitionAnswer) -> None:
-        self._services.counters.refused_batches += 1
-        answer.fail(refusal.error_code, refusal.message, refusal.named)
-        if refusal.tells_log_start:
-            answer.log_start_offset = partition.log.log_start_offset
 
 
 def handle_produce(

@@ -21,6 +21,7 @@ from data_plane.wire.kernel_types import NodeEndpoint, ProduceTopic
 FLEXIBLE_VERSION = 9
 # From here on topics are named by their ids alone.
 TOPIC_IDS_VERSION = 13
+ZSTD_VERSION = 7
 
 _LEADER_ERRORS = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 _NO_LEADER = (-1, -1)
@@ -102,7 +103,7 @@ def encode_produce_response(
             if answer.error_code in _LEADER_ERRORS:
                 # Rarely: what has no id in this version is looked up by its name once more.
                 topic_id = topic.topic_id if has_ids else context.topics.id_of(topic.name)
-                leader = services.partitions.current_leader(
+                leader = services.projections.current_leader(
                     context.tenant, "", topic_id, answer.index
                 )
             if leader is None:

@@ -4,7 +4,7 @@ It is asked when the request comes. Where a batch has waited for a thread, or fo
 asked once more for each partition that is left: rights, the tenant's state and what it stores may
 be others by then, and what was revoked meanwhile is not appended.
 
-Deliberately absent: whether the connection is still there (produce_handler.py).
+Nothing is appended, either, for whom nobody waits any more (`is_abandoned`).
 """
 
 from __future__ import annotations
@@ -17,23 +17,32 @@ from data_plane.broker.produce.produce_checks import (
 )
 from data_plane.broker.produce.produce_response import TOPIC_IDS_VERSION, PartitionAnswer
 from data_plane.broker.request.api import RequestContext
+from data_plane.broker.services import Services
 from data_plane.cell.acls import AclOperation, AclResourceType
 from data_plane.cell.virtual_topics import shown_count
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BatchHeader, ProduceTopic
 
+# Batches that wait for a thread while those of acks=0 from closed connections are still taken.
+UNANSWERED_WORK_MAX = 64
+
 
 def may_write(context: RequestContext, topic: ProduceTopic) -> bool:
-    """Whether he who asks may append to the topic at all."""
-    name = topic.name
+    """Whether he who asks may append to the topic at all. To a virtual one go commands of those who
+    read it."""
     if context.api_version >= TOPIC_IDS_VERSION:
         known = context.topics.by_id(UUID(bytes=topic.topic_id))
         if known is None:
             # Which is what it will be told.
             return True
         name = known.name
-    return context.may_to_topic(AclOperation.WRITE, name)
+    else:
+        name = topic.name
+        known = context.topics.by_name(name)
+    is_virtual_topic = known is not None and known.is_virtual
+    needed = AclOperation.READ if is_virtual_topic else AclOperation.WRITE
+    return context.may_to_topic(needed, name)
 
 
 def may_still_append(context: RequestContext, topic: ProduceTopic, answer: PartitionAnswer) -> bool:
@@ -67,6 +76,20 @@ def refuse_special_batch(
         answer.fail(ErrorCode.INVALID_TXN_STATE, TRANSACTIONS_REFUSED)
     else:
         answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def is_abandoned(services: Services, context: RequestContext, wants_answer: bool) -> bool:
+    """Whether nobody waits for a request any more, or nobody speaks. Who wants no answer may close
+    after sending; what he has sent is taken, unless there is much to do for his tenant."""
+    connection = context.connection
+    gate = connection.gate
+    return gate.is_revoked or (
+        gate.is_closed
+        and (
+            wants_answer
+            or services.request_work.count_of(connection.namespace) > UNANSWERED_WORK_MAX
+        )
+    )
 
 
 def is_virtual(

@@ -1,0 +1,130 @@
+"""Which dead letters have arrived at a partition, as a fold of its log: of each retry partition the
+last one.
+
+    stored     tw-dead: <subscription's id>/<partition>/<leader epoch>/<offset>, in a FACTS batch
+
+The leader of a retry partition sends its dead records in the order of their offsets, each batch
+when the one before it is safe here. So one that is not behind the last is new, and what was sent
+twice is known by that alone. The leader epoch of the dead record comes first: after an election of
+one that lacked some, offsets are given anew.
+
+Invariants
+- Of each retry partition the positions of what is stored grow.
+
+Deliberately absent: sending (sender.py); forgetting retry partitions of subscriptions that are no
+more, some dozen bytes each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from data_plane.log.errors import AppendError
+from data_plane.log.file_system import Buffer
+from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, RecordHold, StoredBatch
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel import decode_records, scan_headers
+from data_plane.wire.kernel_types import FACTS_FLAG
+from data_plane.wire.records import BatchHeader, NewRecord, build_batch, unpacked_records
+from features.delayed.fold import DEAD_HEADER
+
+_MAGIC: Final = b"TWARRIV1"
+_VALUE: Final = re.compile(rb"([0-9a-f]{32}/[0-9]{1,10})/([0-9]{1,10})/([0-9]{1,19})")
+
+
+class Arrival(NamedTuple):
+    """`origin`: the subscription's id and its own partition; `position`: leader epoch, offset."""
+
+    origin: bytes
+    position: tuple[int, int]
+
+
+def encode_arrival(topic_id: bytes, partition: int, epoch: int, offset: int) -> bytes:
+    """What `tw-dead` says."""
+    return b"%s/%d/%d/%d" % (topic_id.hex().encode(), partition, epoch, offset)
+
+
+def read_arrival(value: bytes | None) -> Arrival | None:
+    match = None if value is None else _VALUE.fullmatch(value)
+    return None if match is None else Arrival(match[1], (int(match[2]), int(match[3])))
+
+
+class Arrivals:
+    """The fold of one log."""
+
+    extension = ".arrived"
+    batch_flags = FACTS_FLAG
+
+    def __init__(self) -> None:
+        self.last: dict[bytes, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+    def apply(self, batch: StoredBatch) -> None:
+        place = unpacked_records(batch.buf, batch.header)
+        for _, _, value in scan_headers(*place, batch.header.record_count, DEAD_HEADER):
+            arrival = read_arrival(value)
+            assert arrival is not None, "what the broker stores itself makes sense"
+            self.last[arrival.origin] = arrival.position
+
+    def held_from(self, start_offset: int) -> int | None:
+        return None
+
+    def freeze_held(self) -> RecordHold:
+        return HoldsAll()
+
+    def snapshot(self) -> bytes:
+        lines = (b"%s/%d/%d" % (origin, *self.last[origin]) for origin in sorted(self.last))
+        return b"\n".join((_MAGIC, *lines, b"."))
+
+    def freeze(self) -> FrozenBytes:
+        return FrozenBytes(self.snapshot())
+
+    def restore(self, pieces: Iterable[Buffer]) -> None:
+        self.last = {}
+        data = b"".join(pieces)
+        if not data:
+            return
+        magic, *lines, end = data.split(b"\n")
+        if magic != _MAGIC or end != b".":
+            raise ValueError("the snapshot is torn, or of another version")
+        for line in lines:
+            arrival = read_arrival(line)
+            if arrival is None:
+                raise ValueError("the snapshot has a line that is none of its own")
+            self.last[arrival.origin] = arrival.position
+
+
+def make_arrivals(context: FoldContext) -> Arrivals | None:
+    """For all topics that may be a subscription's for dead letters: those that read headers."""
+    rules = context.config.record_rules
+    return None if rules is None or rules.takes_commands else Arrivals()
+
+
+class TakenDeadLetters:
+    """The Taking of a batch of dead letters: what has arrived before is left out."""
+
+    def __init__(self, last: dict[bytes, tuple[int, int]]) -> None:
+        self._last = dict(last)
+
+    def batch_to_store(self, header: BatchHeader, buf: Buffer, start: int, end: int) -> bytearray:
+        """See Taking."""
+        kept: list[NewRecord] = []
+        for record in decode_records(
+            buf, start, end, header.record_count, header.base_offset, header.base_timestamp
+        ):
+            arrival = read_arrival(dict(record.headers).get(DEAD_HEADER))
+            if arrival is None:
+                raise AppendError(ErrorCode.INVALID_RECORD, "other brokers send dead letters only")
+            if arrival.position > self._last.get(arrival.origin, (-1, -1)):
+                self._last[arrival.origin] = arrival.position
+                kept.append(NewRecord(record.timestamp, record.key, record.value, record.headers))
+        if not kept:
+            return bytearray()
+        return build_batch(kept, compression=header.compression, attributes=FACTS_FLAG)
+
+    def close(self) -> None:
+        """See Taking."""

@@ -1,0 +1,74 @@
+"""What `/metrics` tells of retries: nacks by the attempt that has failed, and dead letters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from features.retry_dlq.judgement import Copy, Dead, Outcome
+
+# Attempts beyond it are counted together.
+ATTEMPTS_TOLD_MAX: Final = 16
+
+
+class RetryMetrics(Collector):
+    """Of one broker."""
+
+    def __init__(self) -> None:
+        # How many dead letters of the partitions led here are not in their topics yet.
+        self.look: Callable[[], int] = lambda: 0
+        self.sent_count = 0
+        self.held_counts: Counter[str] = Counter()
+        self._nacks: Counter[int] = Counter()
+        self._dead_count = 0
+        self._repeats_count = 0
+        # Judgements are counted where they are made, in threads.
+        self._lock = Lock()
+
+    def judged(self, outcomes: Sequence[Outcome]) -> None:
+        with self._lock:
+            for outcome in outcomes:
+                match outcome:
+                    case Copy():
+                        self._nacks[min(outcome.attempt - 1, ATTEMPTS_TOLD_MAX)] += 1
+                    case Dead():
+                        self._dead_count += 1
+                    case _:
+                        self._repeats_count += 1
+
+    def collect(self) -> Iterator[Metric]:
+        nacks = CounterMetricFamily(
+            "tidewheel_retry_nacks",
+            "Messages that come back, by the attempt that has failed; the last number is for more.",
+            labels=["attempt"],
+        )
+        for attempt, count in sorted(self._nacks.items()):
+            nacks.add_metric([str(attempt)], count)
+        yield nacks
+        yield CounterMetricFamily(
+            "tidewheel_retry_repeats", "Nacks that were said before.", value=self._repeats_count
+        )
+        yield CounterMetricFamily(
+            "tidewheel_retry_dead", "Messages that became dead letters.", value=self._dead_count
+        )
+        yield GaugeMetricFamily(
+            "tidewheel_dead_letters_waiting",
+            "Dead letters of the partitions led here that are not in their topics yet.",
+            value=self.look(),
+        )
+        yield CounterMetricFamily(
+            "tidewheel_dead_letters_sent", "Dead letters that are.", value=self.sent_count
+        )
+        held = CounterMetricFamily(
+            "tidewheel_dead_letters_held",
+            "Attempts to send dead letters that failed, by reason; they are tried again.",
+            labels=["reason"],
+        )
+        for reason, count in sorted(self.held_counts.items()):
+            held.add_metric([reason], count)
+        yield held
