@@ -1,5 +1,8 @@
 """What retries plug into a broker: properties of subscriptions, two folds of their own logs and one
 of the topics of dead letters, who takes what their readers send, and who sends dead letters on.
+
+They are not switched on yet: no broker supports a level of theirs (RETRY_LEVELS), so that none can
+be finalized, and Produce refuses them. First they have to outlive brokers that are killed.
 """
 
 from __future__ import annotations
@@ -26,8 +29,10 @@ def _plug_in(services: Services) -> None:
     services.components.append(RetryUpkeep(services))
 
 
+# What a broker will support.
+RETRY_LEVELS: Final = FeatureRange(RETRIES, 0, 1)
+
 RETRY: Final = Feature(
-    levels=FeatureRange(RETRIES, 0, 1),
     add_properties=add_properties,
     fold_factories=(make_delays, make_nacks, make_arrivals),
     plug_in=_plug_in,
