@@ -95,6 +95,7 @@ class Sender:
         self._producer = Producer(
             {
                 "bootstrap.servers": broker.bootstrap,
+                "log_level": 0,
                 "linger.ms": 20,
                 "batch.num.messages": 5_000,
                 "queue.buffering.max.messages": 200_000,
@@ -193,7 +194,7 @@ def _send_singly(broker: Tidewheel, seconds: float) -> list[float]:
 
 
 def _send_until(broker: Tidewheel, end: threading.Event) -> list[float]:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "log_level": 0})
     producer.produce("others", PADDING)
     producer.flush(WAIT_SECONDS_MAX)
     took: list[float] = []
