@@ -3,7 +3,7 @@
 partitions, `bench calls` counts function calls, `bench reconnects` has thousands of clients log in
 at once, `bench neighbours` has one tenant disturb another, `bench subscriptions` measures filters
 and their index, `bench selective` compares readers of one record in a hundred, `bench delays`
-measures delayed messages."""
+measures delayed messages, `bench control-plane` the stack with its control plane."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from benchmarks import (
     calls,
     cell,
     compare,
+    control_plane,
     delays,
     many_partitions,
     neighbours,
@@ -27,6 +28,7 @@ from benchmarks import (
 OTHERS = {
     "calls": calls.main,
     "cell": cell.main,
+    "control-plane": control_plane.main,
     "delays": delays.main,
     "partitions": many_partitions.main,
     "neighbours": neighbours.main,

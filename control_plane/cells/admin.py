@@ -34,6 +34,7 @@ class BrokerStatusAdmin(ShownOnly):
         *("cell", "node_id", "host", "port", "rack", "is_fenced", "is_draining"),
         *("partitions", "leaders", "seen_at"),
     )
+    ordering = ("cell", "node_id")
     list_filter = ("cell", "is_fenced", "is_draining")
     list_select_related = ("cell",)
 

@@ -88,6 +88,7 @@ class BrokerStatus(models.Model):
     class Meta:
         constraints = (models.UniqueConstraint(fields=("cell", "node_id"), name="broker_once"),)
         ordering = ("cell", "node_id")
+        verbose_name_plural = "brokers"
 
     def __str__(self) -> str:
         return f"{self.cell_id}/{self.node_id}"

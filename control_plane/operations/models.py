@@ -151,6 +151,7 @@ class OutboxEntry(TenantModel):
     done_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name_plural = "outbox"
         constraints = (
             models.UniqueConstraint(fields=("organization", "sequence"), name="outbox_no_twice"),
         )

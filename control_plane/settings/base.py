@@ -156,6 +156,9 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
+# In the operators' site, all of it UTC.
+DATETIME_FORMAT = "Y-m-d H:i:s"
+UNFOLD = {"SITE_TITLE": "Tidewheel", "SITE_HEADER": "Tidewheel", "SITE_SUBHEADER": "Operators"}
 
 # Files come from the apps where nobody has collected them.
 WHITENOISE_USE_FINDERS = True

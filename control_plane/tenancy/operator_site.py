@@ -39,12 +39,14 @@ class ShownOnly(OperatorPage):
     """A page that shows rows, and changes none."""
 
     list_per_page = 50
+    # What is newest; models have what is oldest first.
+    ordering: tuple[str, ...] = ("-pk",)
     show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
         manager = self.model._default_manager
         if isinstance(manager, TenantManager):
-            return manager.across_tenants().order_by("-pk")
+            return manager.across_tenants()
         return super().get_queryset(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -20,6 +20,7 @@ from django.db import connections
 from control_plane.cells.models import Cell
 from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.messaging.models import ManagedBy, Topic
+from control_plane.quotas.logic import do_set_quota
 from stack.postgres import PostgresServer
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
 from tests.control_plane.cells import KafkaClient, manager_of, trusted
@@ -115,6 +116,7 @@ def run_while_away(
     note_interruption: NoteInterruption,
 ) -> None:
     acme = make_tenant("acme")
+    do_set_quota(acme.actor, acme.id, {"topics": 10_000, "partitions": 10_000})
     topic = do_create_topic(acme.actor, acme.id, TOPIC, TopicSpec(PARTITIONS))
     _, key, secret = manager_of(acme)
     client = brokers.client(acme, key, secret)

@@ -68,6 +68,16 @@ def test_all_pages_open(site: Client) -> None:
     assert seen >= 8
 
 
+def test_what_is_newest_comes_first(site: Client, acme: Tenant) -> None:
+    do_create_topic(acme.actor, acme.id, "more", TopicSpec(1))
+    for address in ("operations/auditevent", "operations/outboxentry"):
+        page = site.get(f"/operators/{address}/")
+        shown = [row.pk for row in page.context["cl"].result_list]
+        assert shown == sorted(shown, reverse=True)
+        assert len(shown) > 1
+        assert "Django administration" not in page.content.decode()
+
+
 def test_nothing_is_changed_past_the_audit(site: Client, acme: Tenant) -> None:
     theirs = EmailAddress.objects.create(user=acme.owner, email=acme.owner.email)
     for address in (
