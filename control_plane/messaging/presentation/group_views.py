@@ -54,7 +54,7 @@ class OffsetResetViewSet(OnBehalfViewSet):
     serializer_class = OffsetResetResultSerializer
     actions: ClassVar = {"create": "group.write"}
 
-    @extend_schema(request=OffsetResetSerializer, responses=OffsetResetResultSerializer)
+    @extend_schema(request=OffsetResetSerializer, responses={200: OffsetResetResultSerializer})
     @idempotent_call
     def create(self, request: Request, organization_id: str) -> Response:
         """Have a group go on elsewhere, all partitions or none. It is refused while the group has
