@@ -1,17 +1,14 @@
 """Snapshots of what is pending: a manifest of the runs on the disk, and what is in memory.
 
-    magic, number of runs on the disk: of what is pending, of names
-    each of these: digest, where it is read from
+    the runs on the disk, of what is pending and of names, each with where it is read from
     what the fold knows beside (FOLD_FIELDS)
     horizon; what is near, recent, in runs in memory, done, stale: a count and that many
     names: what is recent, in runs in memory; outcomes
-    CRC32C of all of it
 
 Its size has nothing to do with how much is pending: all but the runs' names has a maximum.
 
 Invariants
 - What is restored is whole: every run that is named is there, and was read.
-- The names come first, so that who only wants those reads little (`runs_named_in`).
 """
 
 from __future__ import annotations
@@ -20,8 +17,6 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
-
-from crc32c import crc32c
 
 from data_plane.log.file_system import FileSystem
 from features.delayed.names import RUN_SUFFIX as NAMES_SUFFIX
@@ -39,16 +34,19 @@ from features.delayed.runs import (
     memory_run_of,
     open_run,
 )
+from features.fold_manifest import ManifestForm, SnapshotReader, sealed
 
 SNAPSHOT_SUFFIX: Final = ".delayed"
 
-_MAGIC: Final = b"TWPENDS2"
-_HEAD: Final = struct.Struct(">8sII")
-_NAMED: Final = struct.Struct(f">{DIGEST_BYTES}sQ")
+_FORM: Final = ManifestForm(
+    SNAPSHOT_SUFFIX,
+    b"TWPENDS2",
+    (RUN_SUFFIX, NAMES_SUFFIX),
+    struct.Struct(f">{DIGEST_BYTES}sQ"),
+)
 _FOLD: Final = struct.Struct(">qq")
 _COUNT: Final = struct.Struct(">I")
 _OFFSET: Final = struct.Struct(">Q")
-_CRC: Final = struct.Struct(">I")
 # Nothing is pending at or above it: there is no horizon.
 _NO_HORIZON: Final[Entry] = (2**64 - 1, 2**64 - 1)
 
@@ -66,11 +64,9 @@ class FoldState(NamedTuple):
 
 def encode(state: FoldState) -> bytes:
     pending, names = state.pending, state.names
-    named = [(one.run, one.start) for one in pending.runs if isinstance(one.run, FileRun)]
-    of_names = [run for run in names.runs if isinstance(run, FileRun)]
-    parts = [_HEAD.pack(_MAGIC, len(named), len(of_names))]
-    parts += (_NAMED.pack(run.digest, start) for run, start in named)
-    parts += (_NAMED.pack(run.digest, 0) for run in of_names)
+    named = [(one.run.digest, one.start) for one in pending.runs if isinstance(one.run, FileRun)]
+    of_names = [(run.digest, 0) for run in names.runs if isinstance(run, FileRun)]
+    parts = [_FORM.encode(named, of_names)]
     parts.append(_FOLD.pack(state.hidden_from, state.hidden_end))
     parts.append(ENTRY.pack(*(pending.horizon or _NO_HORIZON)))
     parts += (_encoded_times(pending.near), _encoded_times(pending.recent))
@@ -81,8 +77,7 @@ def encode(state: FoldState) -> bytes:
     parts.append(_encoded([entry for entry, count in stale for _ in range(count)]))
     parts += (_encoded(names.recent), _encoded_runs([OpenRun(run, 0) for run in names.runs]))
     parts.append(_encoded(state.outcomes.entries()))
-    data = b"".join(parts)
-    return data + _CRC.pack(crc32c(data))
+    return sealed(parts)
 
 
 def _encoded_runs(runs: Iterable[OpenRun]) -> bytes:
@@ -104,92 +99,37 @@ def _encoded(entries: Sequence[Entry]) -> bytes:
 
 def decode(data: bytes, fs: FileSystem, folder: str) -> FoldState:
     """Raises ValueError for what is not a whole snapshot, or names a run that is not there."""
-    if len(data) < _CRC.size or _CRC.pack(crc32c(data[: -_CRC.size])) != data[-_CRC.size :]:
-        raise ValueError("the snapshot is torn: its crc is not that of its bytes")
-    reader = _Reader(data)
-    if not data.startswith(_MAGIC):
-        raise ValueError("the snapshot is of another version")
-    _, pending_count, names_count = reader.take(_HEAD)
-    runs: list[OpenRun] = []
-    for _ in range(pending_count):
-        digest, start = reader.take(_NAMED)
-        runs.append(OpenRun(open_run(fs, folder, digest), start))
-    of_names: list[Run] = []
-    for _ in range(names_count):
-        digest, _ = reader.take(_NAMED)
-        of_names.append(open_run(fs, folder, digest, NAMES_SUFFIX))
+    (named, named_of_names), reader = _FORM.decode(data)
+    runs = [OpenRun(open_run(fs, folder, digest), start) for digest, start in named]
+    of_names: list[Run] = [
+        open_run(fs, folder, digest, NAMES_SUFFIX) for digest, _ in named_of_names
+    ]
     hidden_from, hidden_end = reader.take(_FOLD)
     due_ms, offset = reader.take(ENTRY)
     horizon: Entry | None = None if (due_ms, offset) == _NO_HORIZON else (due_ms, offset)
-    near, recent = reader.take_times(), reader.take_times()
-    runs += (OpenRun(run, 0) for run in reader.take_runs())
-    done = frozenset(offset for (offset,) in _OFFSET.iter_unpack(reader.take_bytes(_OFFSET.size)))
-    stale = dict(Counter(reader.take_entries()))
+    near, recent = _take_times(reader), _take_times(reader)
+    runs += (OpenRun(run, 0) for run in _take_runs(reader))
+    done = frozenset(offset for (offset,) in _OFFSET.iter_unpack(reader.take_counted(_OFFSET.size)))
+    stale = dict(Counter(_take_entries(reader)))
     pending = FrozenPending(near, recent, tuple(runs), done, horizon, stale)
-    names = FrozenNames(tuple(reader.take_entries()), (*of_names, *reader.take_runs()))
-    outcomes = Outcomes(reader.take_entries())
+    names = FrozenNames(tuple(_take_entries(reader)), (*of_names, *_take_runs(reader)))
+    outcomes = Outcomes(_take_entries(reader))
     return FoldState(hidden_from, hidden_end, pending, names, outcomes)
 
 
-class _Reader:
-    """Of bytes whose checksum was right; what is not there is a ValueError all the same."""
+def _take_entries(reader: SnapshotReader) -> list[Entry]:
+    found: Iterable[Any] = ENTRY.iter_unpack(reader.take_counted(ENTRY.size))
+    return list(found)
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
 
-    def take(self, form: struct.Struct) -> tuple[Any, ...]:
-        data = self._take(form.size)
-        return form.unpack(data)
+def _take_times(reader: SnapshotReader) -> dict[int, int]:
+    return {offset: due_ms for due_ms, offset in _take_entries(reader)}
 
-    def take_bytes(self, item_bytes: int) -> bytes:
-        """A count, and that many items."""
-        (count,) = self.take(_COUNT)
-        return self._take(count * item_bytes)
 
-    def take_entries(self) -> list[Entry]:
-        found: Iterable[Any] = ENTRY.iter_unpack(self.take_bytes(ENTRY.size))
-        return list(found)
-
-    def take_times(self) -> dict[int, int]:
-        return {offset: due_ms for due_ms, offset in self.take_entries()}
-
-    def take_runs(self) -> list[MemoryRun]:
-        (count,) = self.take(_COUNT)
-        return [memory_run_of(self.take_bytes(ENTRY.size)) for _ in range(count)]
-
-    def _take(self, size: int) -> bytes:
-        data = self._data[self._position : self._position + size]
-        if len(data) != size:
-            raise ValueError("the snapshot is too short")
-        self._position += size
-        return data
+def _take_runs(reader: SnapshotReader) -> list[MemoryRun]:
+    return [memory_run_of(reader.take_counted(ENTRY.size)) for _ in range(reader.take_count())]
 
 
 def runs_named_in(fs: FileSystem, folder: str) -> set[str]:
     """The names of the run files that snapshots in `folder` refer to. Raises OSError."""
-    found: set[str] = set()
-    for name in fs.list_directory(folder):
-        if name.endswith(SNAPSHOT_SUFFIX):
-            found.update(_named_in(fs, f"{folder}/{name}"))
-    return found
-
-
-def _named_in(fs: FileSystem, path: str) -> Iterable[str]:
-    try:
-        file = fs.open(path, write=False)
-    except FileNotFoundError:
-        return ()
-    try:
-        head = bytes(file.read_at(0, _HEAD.size))
-        if len(head) != _HEAD.size or not head.startswith(_MAGIC):
-            # Nobody can restore it.
-            return ()
-        _, pending_count, names_count = _HEAD.unpack(head)
-        size = min((pending_count + names_count) * _NAMED.size, file.size())
-        data = bytes(file.read_at(_HEAD.size, size - size % _NAMED.size))
-    finally:
-        file.close()
-    named = [digest.hex() for digest, _ in _NAMED.iter_unpack(data)]
-    suffixes = [RUN_SUFFIX] * pending_count + [NAMES_SUFFIX] * names_count
-    return [digest + suffix for digest, suffix in zip(named, suffixes, strict=False)]
+    return _FORM.names_in(fs, folder)
