@@ -5,6 +5,8 @@ each question, so that nothing is in this process's memory (the page cache is wa
 
     scan       every batch is looked at: records a second, plain and lz4
     worst      the same with the largest filter that is allowed, beside a single tag
+    new tags   each record has tags that no other had, so that nothing that was decided helps: the
+               costliest of several largest filters beside a single tag, in processor time
     index      made of the whole log: records a second, and its size
     find       all ten matches: milliseconds, and the part of the log that was read
     count      the lag of a group that has committed nothing
@@ -15,6 +17,7 @@ No network and no broker: this is what the broker's threads do. Not in here: wha
 
 from __future__ import annotations
 
+import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -35,9 +38,9 @@ from data_plane.log.errors import UnknownPartition
 from data_plane.log.log import Log
 from data_plane.log.manager import LogManager
 from data_plane.wire.compression import Compression
-from data_plane.wire.records import NewRecord, build_batch
+from data_plane.wire.records import BATCH_HEADER_BYTES, NewRecord, build_batch
 from features.filtering.indexed_records import FilteredRecords
-from features.filtering.language import TERMS_MAX, Tag, parse_filter
+from features.filtering.language import NESTING_MAX, TERMS_MAX, Tag, parse_filter
 from features.filtering.matching import Matcher
 from features.filtering.tag_indexes import IndexJob, TagIndexes
 from features.headers import HEADER_RULES
@@ -50,6 +53,9 @@ MATCHES: Final = 10
 TAGS: Final = [b"carrier:%d" % number for number in range(50)]
 RARE: Final = b"rare"
 NOW_MS: Final = 1_700_000_000_000
+# What the largest filters are made of, so that records may have tags of theirs.
+TERMS: Final = [f"t{number}" for number in range(TERMS_MAX)]
+NEW_TAGS_BATCHES: Final = 60
 
 
 class NoExecutor:
@@ -216,6 +222,62 @@ def measure_produce(records: int, folder: Path) -> None:
     print(f"\nproduce  {times['without'] / times['with']:8.2f} x with headers read")
 
 
+def largest_filters() -> list[str]:
+    """Of TERMS_MAX tags each: flat, in pairs, as deep as may be, and balanced."""
+    pairs = list(zip(TERMS[::2], TERMS[1::2], strict=True))
+    deep = TERMS[0]
+    for number in range(1, NESTING_MAX):
+        joined = (" and ", " or ")[number % 2]
+        deep = f"({joined.join(TERMS[4 * number : 4 * number + 4])}{joined}{deep})"
+    balanced = TERMS
+    while len(balanced) > 1:
+        joined = (" and ", " or ")[len(balanced).bit_length() % 2]
+        balanced = [f"({joined.join(balanced[at : at + 2])})" for at in range(0, len(balanced), 2)]
+    return [
+        " or ".join(TERMS),
+        " or ".join(f"({one} and {other})" for one, other in pairs),
+        " and ".join(f"({one} or not {other})" for one, other in pairs),
+        " or ".join(f"({one}:* and {other}:*)" for one, other in pairs),
+        deep,
+        *balanced,
+    ]
+
+
+def new_tags_batches(rng: random.Random, tags_max: int, value: str) -> list[bytes]:
+    batches = []
+    for _ in range(NEW_TAGS_BATCHES):
+        records = []
+        for _ in range(RECORDS_PER_BATCH):
+            tags = [f"user:{rng.randrange(10**9)}"]
+            tags += [rng.choice(TERMS) + value for _ in range(tags_max)]
+            headers = tuple((b"tw-tag", tag.encode()) for tag in tags)
+            records.append(NewRecord(NOW_MS, None, b"." * VALUE_BYTES, headers))
+        batches.append(bytes(build_batch(records)))
+    return batches
+
+
+def select_seconds(text: str, batches: list[bytes]) -> float:
+    """Processor time of the best of several rounds."""
+    found = []
+    for _ in range(7):
+        matcher = Matcher(parse_filter(text))
+        started = time.process_time()
+        for batch in batches:
+            matcher.select(batch, BATCH_HEADER_BYTES, len(batch), RECORDS_PER_BATCH)
+        found.append(time.process_time() - started)
+    return min(found)
+
+
+def measure_new_tags() -> None:
+    worst = 0.0
+    for tags_max, value in ((0, ""), (3, ""), (3, ":x"), (20, "")):
+        batches = new_tags_batches(random.Random(1), tags_max, value)
+        single = select_seconds(RARE.decode(), batches)
+        for text in largest_filters():
+            worst = max(worst, select_seconds(text, batches) / single)
+    print(f"\nnew tags {worst:8.2f} x of a single tag")
+
+
 def main() -> None:
     write_any_text()
     parser = CommandParser(prog="./tidewheel bench subscriptions", description=__doc__)
@@ -226,5 +288,6 @@ def main() -> None:
     for codec in (Compression.NONE, Compression.LZ4):
         with tempfile.TemporaryDirectory() as folder:
             measure(arguments.records, codec, Path(folder))
+    measure_new_tags()
     with tempfile.TemporaryDirectory() as folder:
         measure_produce(arguments.records // 10, Path(folder))

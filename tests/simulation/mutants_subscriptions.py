@@ -13,17 +13,21 @@ from data_plane.broker.fetch.fetch_scans import FetchScans
 from data_plane.broker.fetch.projected_reads import Scan, Slice, SliceScan
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.virtual_topics import FILTER_PROPERTY, HEADERS_PROPERTY
+from data_plane.log.log import Log
+from data_plane.log.segment import Segment
 from data_plane.wire import records
 from data_plane.wire.kernel_types import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
     LAST_OFFSET_DELTA_POSITION,
 )
+from features.filtering import tag_index, tag_indexes
 from features.filtering.indexed_records import FilteredRecords
 from features.filtering.language import parse_filter
 from features.filtering.matching import Matcher
 from features.filtering.subscriptions import Subscriptions
 from features.filtering.tag_index import SegmentTags
+from features.filtering.tag_indexes import IndexJob, TagIndexes
 from features.filtering.tag_views import TagView
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
@@ -37,6 +41,14 @@ SUBSCRIPTIONS = Options(
     brokers=3,
     faults=frozenset({"kill", "stop", "cut", "broken connection"}),
     admin=frozenset({"elections", "delete records", "partitions"}),
+    topics=(_TAGGED,),
+    extras=frozenset({"subscriptions"}),
+)
+# Where leaders change all the time, and logs are cut.
+CUT_LOGS = Options(
+    brokers=3,
+    faults=frozenset({"relay", "cut", "pause", "slow network"}),
+    admin=frozenset(),
     topics=(_TAGGED,),
     extras=frozenset({"subscriptions"}),
 )
@@ -185,6 +197,38 @@ def _passes_over_an_index(patch: Patch) -> None:
     patch.set(TagView, "candidates", candidates)
 
 
+class _AllCommitted:
+    """A log of which all counts as committed."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, "log_end_offset" if name == "high_watermark" else name)
+
+
+def _keeps_the_index_of_what_is_cut(patch: Patch) -> None:
+    """An index goes up to the end of the log, and a segment that is cut keeps its own."""
+    original: Any = IndexJob.__dict__["__init__"]
+    kept: dict[tuple[TagIndexes, str], SegmentTags] = {}
+
+    def init(self: Any, indexes: TagIndexes, log: Log, segment: Segment) -> None:
+        original(self, indexes, _AllCommitted(log), segment)
+
+    def find(self: TagIndexes, segment: Segment) -> SegmentTags | None:
+        return kept.get((self, segment.path()))
+
+    def keep(self: TagIndexes, segment: Segment, tags: SegmentTags) -> SegmentTags:
+        return kept.setdefault((self, segment.path()), tags)
+
+    # Each batch by itself, also where more may be appended.
+    patch.set(tag_indexes, "INDEX_FROM_BYTES", 1)
+    patch.set(tag_index, "BLOCK_BYTES", 1)
+    patch.set(IndexJob, "__init__", init)
+    patch.set(TagIndexes, "find", find)
+    patch.set(TagIndexes, "keep", keep)
+
+
 def _ends_one_too_far(patch: Patch) -> None:
     """The last offset of a batch that is written anew is one too high."""
     original: Any = records.filter_batch
@@ -288,6 +332,13 @@ SUBSCRIPTION_MUTANTS: Iterable[Mutant] = (
         "who comes to an indexed segment is told that nothing matches there",
         _passes_over_an_index,
         options=SUBSCRIPTIONS,
+    ),
+    Mutant(
+        "index not truncated",
+        "what is cut of a segment and written anew is found by the tags that stood there before",
+        _keeps_the_index_of_what_is_cut,
+        seeds=(7,),
+        options=CUT_LOGS,
     ),
     Mutant(
         "filtered batch one too long",
