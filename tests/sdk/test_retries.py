@@ -112,7 +112,7 @@ async def test_after_the_last_attempt_it_is_a_dead_letter_with_its_story() -> No
         "tw-reason": b"no 3",
         "tw-exception": b"ValueError",
         "tw-consumer": b"tidewheel",
-        "tw-dead": b"t.g/0/4",
+        "tw-dead": b"t.g/0/0/4",
     }
 
 

@@ -140,7 +140,7 @@ class RetryLog:
                 *story,
                 (ATTEMPT_HEADER, b"%d" % attempt),
                 (FAILED_HEADER, b"%d" % now_ms),
-                (DEAD_HEADER, f"{self._topic}/{self._pair}/{offset}".encode()),
+                (DEAD_HEADER, f"{self._topic}/{self._pair}/0/{offset}".encode()),
             )
             self._send_dead(_record("", self._pair, -1, now_ms, original, (*headers, *said)))
         else:

@@ -1,0 +1,131 @@
+"""Handlers that nack, with brokers that run the retries; skipped while brokers of this version have
+no level of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import defaultdict
+
+import pytest
+from tidewheel import App, Client, DeadLetter, Exponential, Message, ProducerRecord, RetryLater
+from tidewheel.dead_letters import dead_letter_of
+from tidewheel.resumes import DEATHS_MAX, KILLS_MAX
+
+from features.retry_dlq.feature import RETRY
+from tests.sdk.conftest import QUICK, until
+from tests.sdk.test_client_contract import take
+
+TAGGED = {"tidewheel.headers": True}
+MESSAGES = 100
+RUN_TIMEOUT_S = 60
+
+KILLED_AT_SEVEN = """
+import asyncio, os, sys
+from tidewheel import App, Client, ConsumerSettings, Fixed
+
+bootstrap, name = sys.argv[1], sys.argv[2]
+quick = ConsumerSettings(session_timeout_ms=1500, heartbeat_interval_ms=200, fetch_wait_ms=50)
+
+async def main():
+    async with Client(bootstrap, consumer=quick) as client:
+        app, handled = App(client), 0
+
+        @app.subscriber(name, group=name, retry=Fixed("1s", attempts=3))
+        async def handle(message):
+            nonlocal handled
+            if message.value == b"7":
+                os._exit(9)
+            handled += 1
+            with open(sys.argv[3], "ab") as done:
+                done.write(message.value + b" ")
+
+        async def stop_at_the_end():
+            while True:
+                await asyncio.sleep(0.2)
+                lags = await client.admin.lag(name, seconds=False) if handled else []
+                if lags and not sum(lag.messages for lag in lags if lag.partition.partition == 0):
+                    app.stop()
+
+        watching = asyncio.create_task(stop_at_the_end())
+        await app.run()
+        watching.cancel()
+
+asyncio.run(main())
+"""
+
+
+pytestmark = pytest.mark.skipif(not RETRY.levels, reason="retries are not switched on yet")
+
+
+async def test_each_message_ends_once_as_done_or_dead(bootstrap: str, name: str) -> None:
+    async with Client(bootstrap, consumer=QUICK) as client:
+        await client.admin.create_topic(name, partitions=3, configs=TAGGED)
+        records = (ProducerRecord(b"%d" % n, f"k{n % 20}") for n in range(MESSAGES))
+        await client.topic(name).send_many(records)
+        app, done = App(client), list[int]()
+        attempts: defaultdict[int, list[int]] = defaultdict(list)
+
+        @app.subscriber(name, group=name, retry=Exponential("100ms", cap="1s", attempts=3))
+        async def handle(message: Message) -> None:
+            number = int(message.value)
+            attempts[number].append(message.attempt)
+            match number % 10:
+                case 3:
+                    raise DeadLetter("of no use")
+                case 5 if message.attempt == 1:
+                    raise RetryLater("300ms")
+                case 7:
+                    raise ValueError("never")
+            done.append(number)
+
+        running = asyncio.create_task(app.run(handle_signals=False))
+        dead = await take(client.subscribe(await dead_letters_of(client, name)), MESSAGES // 5)
+        await until(lambda: len(done) >= MESSAGES * 4 // 5)
+        app.stop()
+        await running
+        told = {int(m.value): dead_letter_of(m) for m in dead}
+        assert sorted([*done, *told]) == list(range(MESSAGES))
+        for number, one in told.items():
+            assert one is not None
+            assert one.topic == name
+            assert one.reason == ("of no use" if number % 10 == 3 else "never")
+            assert one.attempts == (1 if number % 10 == 3 else 3)
+        for number, seen in attempts.items():
+            assert seen == {3: [1], 5: [1, 2], 7: [1, 2, 3]}.get(number % 10, [1])
+
+
+async def dead_letters_of(client: Client, name: str) -> str:
+    """The topic, once there is one."""
+    topic = f"{name}.{name}.dlq"
+    await until(lambda: client.admin.topic_exists(topic))
+    return topic
+
+
+@pytest.mark.slow
+async def test_a_process_that_is_killed_by_a_message_gets_past_it(
+    bootstrap: str, name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    handled = tmp_path_factory.mktemp("killer") / "handled"
+    async with Client(bootstrap, consumer=QUICK) as client:
+        await client.admin.create_topic(name, partitions=3, configs=TAGGED)
+        await client.topic(name).send_many(
+            ProducerRecord(b"%d" % n, "k", partition=0) for n in range(12)
+        )
+        command = [sys.executable, "-c", KILLED_AT_SEVEN, bootstrap, name, str(handled)]
+        statuses: list[int] = []
+        while not statuses or statuses[-1] == 9:
+            assert len(statuses) <= DEATHS_MAX + KILLS_MAX
+            ended = await asyncio.to_thread(
+                subprocess.run, command, timeout=RUN_TIMEOUT_S, check=False, env=os.environ
+            )
+            statuses.append(ended.returncode)
+        assert statuses == [9] * (DEATHS_MAX + KILLS_MAX) + [0]
+        (dead,) = await take(client.subscribe(await dead_letters_of(client, name)), 1)
+        told = dead_letter_of(dead)
+        assert told is not None
+        assert (dead.value, told.attempts) == (b"7", 1)
+        assert told.reason == "2 processes have died handling it alone"
+        assert set(handled.read_bytes().split()) == {b"%d" % n for n in range(12)} - {b"7"}
