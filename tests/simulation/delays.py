@@ -210,6 +210,9 @@ def check_pending(cell: Cell, view: DiskView, log: Log) -> None:
     folds = [fold for fold in log.folds if isinstance(fold, DelayedMessages)]
     if not folds or log.log_directory.failure is not None:
         return
+    if view.node_name in cell.history.partition(view.topic_partition).rotten_below:
+        # What is damaged cannot be replayed.
+        return
     pending = folds[0].pending
     with looking_from_outside(log):
         expected = _replayed(log)
