@@ -22,6 +22,7 @@ from control_plane.accounts.presentation.views import (
 )
 from control_plane.api.documents import DocumentsView, SchemaView
 from control_plane.cells.presentation.views import CellViewSet
+from control_plane.messaging.presentation.delayed_views import DelayedViewSet
 from control_plane.messaging.presentation.group_views import GroupViewSet, OffsetResetViewSet
 from control_plane.messaging.presentation.record_views import RecordViewSet
 from control_plane.messaging.presentation.subscription_views import SubscriptionViewSet
@@ -88,6 +89,12 @@ urlpatterns = [
     _post("topics/read", TopicViewSet, "read"),
     _post("topics/<id:topic_id>/undelete", TopicViewSet, "undelete"),
     *_resource("topics/<id:topic_id>/messages", RecordViewSet, "offset"),
+    *_resource("topics/<id:topic_id>/delayed", DelayedViewSet, "offset"),
+    path(
+        f"{ORGANIZATION}topics/<id:topic_id>/delayed/count",
+        DelayedViewSet.as_view({"get": "count"}),
+    ),
+    _post("topics/<id:topic_id>/delayed/cancel", DelayedViewSet, "cancel"),
     *_resource("subscriptions", SubscriptionViewSet, "subscription_id"),
     _post("subscriptions/<id:subscription_id>/undelete", SubscriptionViewSet, "undelete"),
     path(f"{ORGANIZATION}groups", GroupViewSet.as_view({"get": "list"})),

@@ -51,13 +51,14 @@ BODIES: dict[tuple[str, str], Any] = {
     ("SubscriptionViewSet", "create"): {"name": "more", "spec": {"source": "orders"}},
     ("SubscriptionViewSet", "partial_update"): {"spec": {"filter": "refund"}},
     ("RecordViewSet", "create"): {"partition": 0, "messages": [{"value": {"text": "x"}}]},
+    ("DelayedViewSet", "cancel"): {"partition": 0},
     ("OffsetResetViewSet", "create"): {
         "group_id": "readers",
         "targets": [{"topic": "orders", "partition": 0, "position": "earliest"}],
     },
 }
 # They ask the tenant's cell, which does not answer here, and name whom they ask for.
-ON_BEHALF = ("RecordViewSet", "GroupViewSet", "OffsetResetViewSet")
+ON_BEHALF = ("RecordViewSet", "DelayedViewSet", "GroupViewSet", "OffsetResetViewSet")
 MODELS = (Topic, ServiceAccount, ApiKey, Grant, Invitation, Membership, Operation, TenantQuota)
 
 

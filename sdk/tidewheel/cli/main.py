@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tidewheel.cli import cell, dlq, groups, keys, organization, topics
+from tidewheel.cli import cell, delayed, dlq, groups, keys, organization, topics
 from tidewheel.cli.consume import CONSUME_EXAMPLES, consume
 from tidewheel.cli.help import PlainCommand, PlainGroup, examples
 from tidewheel.cli.login import LOGIN_EXAMPLES, login, logout
@@ -60,6 +60,7 @@ app.command(cls=PlainCommand, epilog=examples(PROGRAM, *PRODUCE_EXAMPLES))(produ
 app.command(cls=PlainCommand, epilog=examples(PROGRAM, *CONSUME_EXAMPLES))(consume)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(delayed.app, name="delayed")
 app.command(cls=PlainCommand)(groups.lag)
 app.add_typer(dlq.app, name="dlq")
 app.command(cls=PlainCommand)(cell.brokers)
