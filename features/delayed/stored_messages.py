@@ -79,10 +79,12 @@ class StoredMessages:
         record = self._message(offset)
         if record is None:
             return None
+        first_ms = _first_due_ms(record)
+        if self._is_in_runs((first_ms, offset)):
+            return first_ms
         assert self._names is not None
-        moved = [due_ms for due_ms, at in self._names.find(offset_name(offset)) if at == offset]
-        for due_ms in (_first_due_ms(record), *moved):
-            if self._is_in_runs((due_ms, offset)):
+        for due_ms, at in self._names.find(offset_name(offset)):
+            if at == offset and self._is_in_runs((due_ms, offset)):
                 return due_ms
         return None
 
@@ -120,11 +122,15 @@ class StoredMessages:
     def _is_in_runs(self, entry: Entry) -> bool:
         """Whether it stands in runs more often than it is stale."""
         pending = self._state.pending
+        due_ms, offset = entry
         count = -pending.stale.get(entry, 0)
-        for one, search in zip(pending.runs, self._searches, strict=True):
-            if one.run.key_min <= entry[0] <= one.run.key_max:
-                count += search.count_of(entry, one.start)
-        return count > 0
+        for (run, start), search in zip(pending.runs, self._searches, strict=True):
+            is_within = run.offset_min <= offset <= run.offset_max
+            if is_within and run.key_min <= due_ms <= run.key_max:
+                count += search.count_of(entry, start)
+                if count > 0:
+                    return True
+        return False
 
     def _message(self, offset: int) -> Record | None:
         """Raises AppendError."""

@@ -21,6 +21,7 @@ with warnings.catch_warnings():
     # The client reads its schemas by a call that Python has deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaProducer
+    from kafka.errors import KafkaError
 
 # The client leaves the sockets of its wake-up pipes to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -59,9 +60,11 @@ def with_kafka_python(bootstrap: str, topic: str, sent: dict[str, list[Header]])
         producer.send(topic, value.encode(), headers=headers, partition=0)
         for value, headers in sent.items()
     ]
-    for one in pending:
-        one.get(SECONDS_MAX)
-    producer.close()
+    try:
+        for one in pending:
+            one.get(SECONDS_MAX)
+    finally:
+        producer.close()
 
 
 class Reader:
@@ -161,3 +164,31 @@ def test_what_makes_no_sense_is_refused(broker: BrokerProcess) -> None:
     reader = Reader(broker.bootstrap, "orders")
     assert reader.read(SECONDS_MAX, 1) == ["now"]
     reader.close()
+
+
+@pytest.mark.parametrize("send", [with_librdkafka, with_kafka_python])
+def test_what_is_cancelled_never_comes_and_what_is_moved_comes_then(
+    broker: BrokerProcess, send: Send
+) -> None:
+    create(broker.bootstrap, "orders", 1, headers="true")
+    delays = {"cancelled": b"4s", "moved": b"1h", "kept": b"4s"}
+    waiting = {
+        value: [("tw-delay", delay), ("tw-id", value.encode())] for value, delay in delays.items()
+    }
+    send(broker.bootstrap, "orders", waiting)
+    for _ in range(2):
+        # Who has not heard the answer asks again.
+        send(broker.bootstrap, "orders", {"": [("tw-cancel", b"cancelled")]})
+    send(broker.bootstrap, "orders", {"": [("tw-reschedule", b"moved"), ("tw-delay", b"1s")]})
+    broker.kill9()
+    broker.start()
+    reader = Reader(broker.bootstrap, "orders")
+    assert reader.read(SECONDS_MAX, 2) == ["moved", "kept"]
+    assert len(reader.read(2.0)) == 2
+    reader.close()
+    send(broker.bootstrap, "orders", {"": [("tw-cancel", b"cancelled")]})
+    refused = {"tw-cancel": b"kept", "tw-cancel-offset": b"2", "tw-reschedule": b"nobody"}
+    for header, value in refused.items():
+        times = [("tw-delay", b"1s")] if header == "tw-reschedule" else []
+        with pytest.raises((AssertionError, KafkaError)):
+            send(broker.bootstrap, "orders", {"": [(header, value), *times]})
