@@ -59,6 +59,16 @@ def create(bootstrap: str, name: str, partitions: int = -1, **configs: str) -> N
     admin.create_topics([NewTopic(name, partitions, -1, config=config)])[name].result()
 
 
+def shown_from(bootstrap: str, topic: str, index: int, offset: int) -> tuple[int, int]:
+    """(how many records are shown from the offset on, the timestamp of the first in ms or -1)"""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    at = OffsetSpec.for_timestamp((1 << 62) + offset)
+    found = admin.list_offsets({TopicPartition(topic, index): at}, request_timeout=20)
+    (answer,) = found.values()
+    result = answer.result()
+    return result.offset, result.timestamp
+
+
 class Source:
     """A topic with tagged records in all codecs and gaps, and what matches of them."""
 
@@ -136,6 +146,9 @@ def test_what_matches_and_nothing_else(
             assert committed[index] == end
         else:
             assert source.matching[index][-1][0] + 1 <= committed[index] <= end
+        # Behind nothing, by our count; before, it was all of them.
+        assert shown_from(bootstrap, topic, index, committed[index])[0] == 0
+        assert shown_from(bootstrap, topic, index, 0)[0] == len(source.matching[index])
 
 
 def test_an_edit_of_the_filter_is_live(bootstrap: str) -> None:
@@ -257,23 +270,15 @@ def test_any_client_can_ask_for_the_lag(bootstrap: str, source: Source) -> None:
     """What is shown from an offset on, and the age of the first: by librdkafka's ListOffsets, at a
     time that no record has."""
     create(bootstrap, "lagging", source=source.name, filter=FILTER)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-
-    def ask(topic: str, index: int, offset: int) -> tuple[int, int]:
-        at = OffsetSpec.for_timestamp((1 << 62) + offset)
-        found = admin.list_offsets({TopicPartition(topic, index): at}, request_timeout=20)
-        (answer,) = found.values()
-        result = answer.result()
-        return result.offset, result.timestamp
 
     expected = source.matching[0]
     first = expected[len(expected) // 2][0]
     for offset in (0, first, first + 1, expected[-1][0] + 1, source.ends[0]):
         left = [one for one, _ in expected if one >= offset]
-        count, timestamp = ask("lagging", 0, offset)
+        count, timestamp = shown_from(bootstrap, "lagging", 0, offset)
         assert count == len(left)
         assert (timestamp > 0) == bool(left)
-    assert ask("lagging", 1, 0) == (0, -1)
+    assert shown_from(bootstrap, "lagging", 1, 0) == (0, -1)
     # Of a topic that reads headers, what its consumers see.
-    assert ask(source.name, 0, source.ends[0]) == (0, -1)
-    assert ask(source.name, 0, 0)[0] == source.ends[0]
+    assert shown_from(bootstrap, source.name, 0, source.ends[0]) == (0, -1)
+    assert shown_from(bootstrap, source.name, 0, 0)[0] == source.ends[0]
