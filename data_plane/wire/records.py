@@ -204,6 +204,29 @@ def decode_batch(
     )
 
 
+def decode_chosen(buf: Buffer, header: BatchHeader, offsets: Sequence[int]) -> list[Record]:
+    """The records of a batch at `offsets`, which ascend and lie in it; without making objects of
+    the others, where the batch has no gaps. Others may be among them where it has. CRC unseen."""
+    if header.record_count != header.next_offset - header.base_offset:
+        return decode_batch(buf, header.position)
+    data, start, end = unpacked_records(buf, header)
+    keep = bytearray(header.record_count)
+    for offset in offsets:
+        keep[offset - header.base_offset] = 1
+    kept = kernel.filter_records(
+        data, start, end, header.record_count, header.base_timestamp, bytes(keep)
+    )
+    return kernel.decode_records(
+        kept.payload,
+        0,
+        len(kept.payload),
+        kept.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if header.log_append_time else None,
+    )
+
+
 def summarize_batch(
     buf: Buffer,
     header: BatchHeader,

@@ -11,7 +11,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from data_plane.log.config import LOG_APPEND_TIME
@@ -47,26 +48,11 @@ def make_due_batch(
 ) -> DueBatch:
     """The batch for the first of these, as many as go into one. `delivered` makes the records.
     Raises LogDirFailure, LogDeleted and what else says that the log is gone."""
-    originals = Originals(log, end_offset)
-    records: list[NewRecord] = []
-    read: list[Entry] = []
-    unreadable: dict[int, str] = {}
-    size = 0
+    originals = Originals(log, end_offset, sorted(offset for _, offset in entries))
     bytes_max = min(RECORDS_BYTES_MAX, log.config.segment_bytes // 2)
-    for due_ms, offset in entries:
-        try:
-            original = originals.find(offset)
-        except (LogError, InvalidRecords) as error:
-            unreadable[offset] = str(error)
-            continue
-        if original is None:
-            unreadable[offset] = "there is no record at its offset"
-            continue
-        read.append((due_ms, offset))
-        records.append(delivered(original, wall_ms))
-        size += size_of(original)
-        if size >= bytes_max:
-            break
+    found, unreadable = read_first(originals.find, entries, bytes_max)
+    read = [entry for entry, _ in found]
+    records = [delivered(original, wall_ms) for _, original in found]
     if not records:
         return DueBatch(bytearray(), [], unreadable)
     is_stamped = log.config.message_timestamp_type == LOG_APPEND_TIME
@@ -77,3 +63,41 @@ def make_due_batch(
         attributes=FACTS_FLAG,
     )
     return DueBatch(batch, read, unreadable)
+
+
+def read_first(
+    find: Callable[[int], Record | None], entries: Sequence[Entry], bytes_max: int
+) -> tuple[list[tuple[Entry, Record]], dict[int, str]]:
+    """The originals of the first entries, up to `bytes_max` and the rest of a record, and which of
+    these entries cannot be read, with why.
+
+    They are read in the order in which they stand in the log, which may be any other than that in
+    which they are due, so that each of its batches is unpacked once. Never is more kept than goes
+    into a batch, and a record."""
+    found: dict[int, Record] = {}
+    wrong: dict[int, str] = {}
+    # Of those found, the last one first.
+    places: list[int] = []
+    size, end = 0, len(entries)
+    for place in sorted(range(end), key=lambda place: entries[place][1]):
+        if place >= end:
+            continue
+        try:
+            original = find(entries[place][1])
+        except (LogError, InvalidRecords) as error:
+            wrong[place] = str(error)
+            continue
+        if original is None:
+            wrong[place] = "there is no record at its offset"
+            continue
+        found[place] = original
+        heappush(places, -place)
+        size += size_of(original)
+        while size - size_of(found[-places[0]]) >= bytes_max:
+            # Those before it fill the batch.
+            end = -heappop(places)
+            size -= size_of(found.pop(end))
+    return (
+        [(entries[place], found[place]) for place in sorted(found)],
+        {entries[place][1]: why for place, why in sorted(wrong.items()) if place < end},
+    )

@@ -5,11 +5,19 @@ Deliberately absent: which of them are pending.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 from data_plane.log.log import Log
 from data_plane.wire.kernel_types import HIDDEN_FLAG
-from data_plane.wire.records import Record, decode_batch, read_batch_header
+from data_plane.wire.records import (
+    BatchHeader,
+    Record,
+    decode_batch,
+    decode_chosen,
+    read_batch_header,
+)
 from features.delayed.times import DELIVER_AT_HEADER
 
 # Batches that are unpacked at a time.
@@ -17,11 +25,13 @@ BATCHES_KEPT_MAX: Final = 16
 
 
 class Originals:
-    """Reads records, and keeps the last batches."""
+    """Reads records, and keeps the last batches. With `wanted` only these are asked for, and kept;
+    they ascend."""
 
-    def __init__(self, log: Log, end_offset: int) -> None:
+    def __init__(self, log: Log, end_offset: int, wanted: Sequence[int] | None = None) -> None:
         self._log = log
         self._end_offset = end_offset
+        self._wanted = wanted
         # By its base offset: where each ends, and its records if they are of a flagged batch.
         self._kept: dict[int, tuple[int, dict[int, Record]]] = {}
         self.compression = 0
@@ -39,11 +49,18 @@ class Originals:
         records = {}
         if header.attributes & HIDDEN_FLAG:
             self.compression = header.compression
-            records = {record.offset: record for record in decode_batch(data, 0)}
+            records = {record.offset: record for record in self._decoded(data, header)}
         if len(self._kept) >= BATCHES_KEPT_MAX:
             del self._kept[next(iter(self._kept))]
         self._kept[header.base_offset] = header.next_offset, records
         return records.get(offset)
+
+    def _decoded(self, data: bytes, header: BatchHeader) -> list[Record]:
+        if self._wanted is None:
+            return decode_batch(data, 0)
+        first = bisect_left(self._wanted, header.base_offset)
+        end = bisect_left(self._wanted, header.next_offset)
+        return decode_chosen(data, header, self._wanted[first:end])
 
     def find_message(self, offset: int) -> Record | None:
         """The delayed message at `offset`, pending or not. Raises as `find`."""

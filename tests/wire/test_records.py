@@ -27,6 +27,7 @@ from data_plane.wire.records import (
     Record,
     build_batch,
     decode_batch,
+    decode_chosen,
     filter_batch,
     find_first_at,
     find_max_timestamp,
@@ -156,6 +157,26 @@ def test_recompress(records: list[NewRecord], old: Compression, new: Compression
     ignored = {"batch_length": 0, "crc": 0, "attributes": 0}
     assert header_of(again)._replace(**ignored) == header_of(batch)._replace(**ignored)
     assert header_of(again).compression == new
+
+
+@given(NEW_RECORDS, CODECS, st.none() | st.integers(0, 2**45), st.data())
+def test_decode_chosen(
+    records: list[NewRecord], codec: Compression, append_ms: int | None, data: st.DataObject
+) -> None:
+    batch = build_batch(records, base_offset=70, compression=codec, log_append_time=append_ms)
+    offsets = range(70, 70 + len(records))
+    chosen = sorted(data.draw(st.sets(st.sampled_from(offsets)))) if records else []
+    expected = [record for record in decode_batch(batch) if record.offset in chosen]
+    assert decode_chosen(batch, header_of(batch), chosen) == expected
+
+
+def test_all_of_a_batch_with_gaps_are_decoded() -> None:
+    records = [NewRecord(5, None, b"%d" % number) for number in range(4)]
+    batch = filter_batch(build_batch(records, base_offset=70), 0, b"\1\0\1\1")
+    assert batch is not None
+    found = decode_chosen(batch, header_of(batch), [73])
+    assert found == decode_batch(batch)
+    assert [record.offset for record in found] == [70, 72, 73]
 
 
 @given(NEW_RECORDS, CODECS, st.data())
