@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from data_plane.broker.authorization.requirements import GUARDS
+from data_plane.broker.request.api import KeptRequest
 from data_plane.broker.request.principal import Principal
 from data_plane.cell.acls import (
     Acl,
@@ -371,3 +372,17 @@ def test_positions_are_merged_into_files_meanwhile(monkeypatch: pytest.MonkeyPat
     assert len(runs) < 5
     assert player.nack("0:3").error_code == ErrorCode.NONE
     assert len(player.nacks) == 40
+
+
+def test_a_batch_that_is_answered_at_once_holds_up_no_other_of_its_connection() -> None:
+    player = RetryPlayer()
+    player.store(b"a")
+    released: list[bool] = []
+    connection = player.connect()
+    connection.keep = lambda buf, position, end: KeptRequest(
+        bytearray(memoryview(buf)[position:end]), position, lambda: released.append(True)
+    )
+    sent: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
+    for count in (1, 2):
+        player.nack("0:0", connection=connection, **sent)
+        assert len(released) == count

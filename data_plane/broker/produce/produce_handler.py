@@ -72,8 +72,7 @@ from data_plane.wire.kernel_types import HIDDEN_FLAG, BatchHeader, ProducePartit
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
-# librdkafka before 2.12 does not compress with gzip, snappy or lz4 where version 0 is not offered
-# (KAFKA-18659). As in Kafka, the connection of who uses a version below 3 is closed.
+# librdkafka before 2.12 does not compress where version 0 is not offered (KAFKA-18659).
 ADVERTISED_MIN_VERSION = 0
 MAX_VERSION = 13
 
@@ -93,9 +92,8 @@ class _Produce:
     """One request, whose partitions are gone through one after the other. Where a thread looks at a
     batch, request and connection wait; what was found is taken up when the pass ends."""
 
-    # Few requests need these for more than a moment.
     _next = 0
-    _kept: KeptRequest | None = None
+    kept: KeptRequest | None = None
     _found: Found = Nothing.ABANDONED
     _failure: BaseException | None = None
     _deferred: Deferred[list[Buffer]] | None = None
@@ -152,7 +150,7 @@ class _Produce:
             self._answers.append((topic, partition_answers))
         if len(self._todo) + refused_count > PARTITIONS_MAX:
             raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")
-        # What to wait for when all is appended: (partition, answer, last offset).
+        # (partition, answer, last offset)
         self._waiting: list[tuple[Partition, PartitionAnswer, int]] = []
 
     def append_rest(self, now_ms: int) -> bool:
@@ -167,7 +165,7 @@ class _Produce:
                 self._work_elsewhere(lambda: Nothing.PAUSED)
                 return False
             topic, topic_id, piece, answer = todo[at]
-            if self._kept is not None and not may_still_append(self._context, topic, answer):
+            if self.kept is not None and not may_still_append(self._context, topic, answer):
                 self._leave_turn()
                 continue
             if not is_valid:
@@ -197,8 +195,8 @@ class _Produce:
             return True
         if taken is not None:
             self._keep()
-        if self._kept is not None:
-            start, end = start - self._kept.shift, end - self._kept.shift
+        if self.kept is not None:
+            start, end = start - self.kept.shift, end - self.kept.shift
         if taken is not None:
             return self._take(taken, partition, start, end, answer, now_ms)
         try:
@@ -332,10 +330,10 @@ class _Produce:
         self._work_elsewhere(work)
 
     def _keep(self) -> KeptRequest:
-        kept = self._kept
+        kept = self.kept
         if kept is None:
             kept = self._context.connection.keep(self._buf, self._position, self._end)
-            self._kept, self._buf = kept, kept.buf
+            self.kept, self._buf = kept, kept.buf
         return kept
 
     def _work_elsewhere(
@@ -363,7 +361,7 @@ class _Produce:
 
     def run(self, now_ms: int) -> None:
         """Take up what a thread has found, and go on."""
-        kept = self._kept
+        kept = self.kept
         assert kept is not None
         found, self._found = self._found, Nothing.ABANDONED
         is_over = True
@@ -486,6 +484,8 @@ def handle_produce(
     """The raw handler of Produce."""
     produce = _Produce(services, context, buf, position, end, now_ms)
     if produce.append_rest(now_ms):
+        if produce.kept is not None:
+            produce.kept.release()
         return produce.answer()
     return produce.answer_later()
 
