@@ -36,9 +36,10 @@ def test_tenants_spread_over_cells_and_who_finds_no_room_waits() -> None:
     make_cell("drained", is_accepting=False)
     first = make_tenant("first")
     second = make_tenant("second")
-    assert [cell_of(first), cell_of(second)] == ["one", "two"]
+    # Which comes first is a matter of their ids, which are random within a millisecond.
+    assert {cell_of(first), cell_of(second)} == {"one", "two"}
     third, fourth = make_tenant("third"), make_tenant("fourth")
-    assert [cell_of(third), cell_of(fourth)] == ["one", "two"]
+    assert {cell_of(third), cell_of(fourth)} == {"one", "two"}
     fifth = make_tenant("fifth")
     assert "No cell has room" in fifth.organization.status_reason
     two.tenants_max = 3
