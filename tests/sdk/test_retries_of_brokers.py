@@ -1,5 +1,4 @@
-"""Handlers that nack, with brokers that run the retries; skipped while brokers of this version have
-no level of theirs."""
+"""Handlers that nack, with a broker that runs the retries."""
 
 from __future__ import annotations
 
@@ -8,13 +7,15 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 
 import pytest
 from tidewheel import App, Client, DeadLetter, Exponential, Message, ProducerRecord, RetryLater
 from tidewheel.dead_letters import dead_letter_of
 from tidewheel.resumes import DEATHS_MAX, KILLS_MAX
 
-from features.retry_dlq.feature import RETRY
+from tests.broker_process import BrokerProcess
+from tests.retrying_broker import WITH_RETRIES
 from tests.sdk.conftest import QUICK, until
 from tests.sdk.test_client_contract import take
 
@@ -57,7 +58,16 @@ asyncio.run(main())
 """
 
 
-pytestmark = pytest.mark.skipif(not RETRY.levels, reason="retries are not switched on yet")
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    properties = {
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+    }
+    folder = tmp_path_factory.mktemp("retrying")
+    with BrokerProcess(folder, set=properties, module=WITH_RETRIES) as broker:
+        yield broker.bootstrap
 
 
 async def test_each_message_ends_once_as_done_or_dead(bootstrap: str, name: str) -> None:
