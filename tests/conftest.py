@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.plugins.interruptions",
     "tests.plugins.watchdog",
     "tests.plugins.clients",
+    "tests.plugins.scheduling",
 ]
 
 # A shared machine is slow at times; that is no property of the code, so no deadline per example.

@@ -1,5 +1,5 @@
 """The test run's own plugins, tried on small runs: leftovers, serial tests, minutes per room,
-tests that do not end, clients in reference cycles."""
+tests that do not end, workers that die, clients in reference cycles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stack.processes import identify
 from tests.plugins.rooms import room_of
 from tests.repository.source_tree import ROOT
 
-PLUGINS = ["rooms", "leftovers", "serial", "watchdog", "clients"]
+PLUGINS = ["rooms", "leftovers", "serial", "watchdog", "clients", "scheduling"]
 
 SETTINGS = """
 [pytest]
@@ -80,6 +80,17 @@ def test_goes_on():
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     time.sleep(60)
 def test_another(): time.sleep(2)
+"""
+
+
+# After four files that are done: when they were run again, the others would have nothing to do.
+ENDS_ITS_WORKER = """
+import os, time
+def test_before(): pass
+def test_ends_its_worker():
+    time.sleep(0.5)
+    os._exit(3)
+def test_after(): pass
 """
 
 
@@ -158,6 +169,15 @@ def test_a_test_that_does_not_end_is_ended_and_named(tmp_path: Path) -> None:
     assert "crashed while running 'test_it.py::test_goes_on'" in result.stdout
     assert "in test_goes_on" in result.stderr
     assert "1 failed, 1 passed" in result.stdout.strip().splitlines()[-1]
+
+
+def test_a_run_goes_on_without_a_worker_that_died(tmp_path: Path) -> None:
+    for number in range(12):
+        text = ENDS_ITS_WORKER if number == 6 else "def test_it(): pass\n"
+        (tmp_path / f"test_{number:02}.py").write_text(text)
+    result = run_pytest(tmp_path, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    assert "crashed while running 'test_06.py::test_ends_its_worker'" in result.stdout
+    assert "1 failed, 13 passed" in result.stdout.strip().splitlines()[-1], result.stdout
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the plugin looks into /proc")
