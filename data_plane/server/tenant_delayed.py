@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -29,13 +29,15 @@ from data_plane.cell.acls import AclOperation
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.log.errors import LogError
 from data_plane.server.cell_calls import BadRequest, Calls, Refused, within
-from data_plane.server.kafka_calls import Caller, KafkaCalls
+from data_plane.server.kafka_calls import KafkaCalls
 from data_plane.server.tenant_records import (
     PEEK_BYTES_DEFAULT,
     PEEK_BYTES_MAX,
     PRODUCE_TIMEOUT_MS,
     Failed,
-    read_caller,
+    Where,
+    failed_at,
+    read_where,
     write_record,
 )
 from data_plane.wire.errors import ErrorCode
@@ -66,12 +68,6 @@ _NO_REASON: Final = "it was refused"
 T = TypeVar("T")
 
 
-class _Where(NamedTuple):
-    caller: Caller
-    topic: str
-    partition: int
-
-
 class TenantDelayed:
     """ListDelayed, CountDelayed and CancelDelayed."""
 
@@ -96,7 +92,7 @@ class TenantDelayed:
 
     async def count(self, request: messages.CountDelayedRequest) -> messages.CountDelayedResponse:
         """Raises BadRequest and Refused."""
-        where = _read_where(request.caller, request.topic, request.partition)
+        where = read_where(request.caller, request.topic, request.partition)
         edges = list(request.edges_ms)
         if len(edges) > EDGES_MAX:
             raise BadRequest(f"edges_ms: {len(edges)} of them; give at most {EDGES_MAX}")
@@ -132,7 +128,7 @@ class TenantDelayed:
         return response
 
     async def _cancel_all(
-        self, where: _Where, page: Page, response: messages.CancelDelayedResponse
+        self, where: Where, page: Page, response: messages.CancelDelayedResponse
     ) -> None:
         """Raises Failed: then what the response does not name was not cancelled, and comes again
         when the page does."""
@@ -144,7 +140,7 @@ class TenantDelayed:
             response.next.CopyFrom(_position(page.next))
 
     async def _cancel_some(
-        self, where: _Where, left: list[int], response: messages.CancelDelayedResponse
+        self, where: Where, left: list[int], response: messages.CancelDelayedResponse
     ) -> None:
         """Raises Failed."""
         for _ in range(ATTEMPTS_MAX):
@@ -160,7 +156,7 @@ class TenantDelayed:
         for offset in left:
             response.refused.add(offset=offset, reason=_NO_REASON)
 
-    async def _send(self, where: _Where, offsets: list[int]) -> dict[int, str]:
+    async def _send(self, where: Where, offsets: list[int]) -> dict[int, str]:
         """Which of the commands were refused, by their place, and why; with some all are, and none
         otherwise. Raises Failed."""
         now_ms = self._kafka.wall_ms()
@@ -178,14 +174,14 @@ class TenantDelayed:
             for one in result.record_errors
         }
         if result.error_code and not refused:
-            raise self._failed(where, result.error_code, result.error_message)
+            raise failed_at(self._kafka, where, result.error_code, result.error_message)
         return refused
 
     def _read(
         self, caller: messages.Caller, selection: messages.DelayedSelection
-    ) -> tuple[_Where, Wanted]:
+    ) -> tuple[Where, Wanted]:
         """Raises BadRequest."""
-        where = _read_where(caller, selection.topic, selection.partition)
+        where = read_where(caller, selection.topic, selection.partition)
         pending = self._calls.services.pending_messages
         problem = None if pending is None else pending.filter_problem(selection.filter)
         if problem is not None:
@@ -200,7 +196,7 @@ class TenantDelayed:
         )
 
     @asynccontextmanager
-    async def _view(self, where: _Where, operation: AclOperation) -> AsyncIterator[PendingView]:
+    async def _view(self, where: Where, operation: AclOperation) -> AsyncIterator[PendingView]:
         """What is pending now. Raises Failed and Refused."""
         looking = asyncio.ensure_future(self._calls.ask(lambda: self._look(where, operation)))
         try:
@@ -214,7 +210,7 @@ class TenantDelayed:
         if looking.exception() is None:
             await self._calls.ask(looking.result().close)
 
-    def _look(self, where: _Where, operation: AclOperation) -> PendingView:
+    def _look(self, where: Where, operation: AclOperation) -> PendingView:
         """On the loop. Raises Failed and Refused."""
         services = self._calls.services
         pending = services.pending_messages
@@ -233,23 +229,8 @@ class TenantDelayed:
         if partition is None or partition.leader_error is not ErrorCode.NONE:
             code = partitions.error_by_name(tenant, where.topic, where.partition)
             # While a thread loads the log there is no error to tell.
-            raise self._failed(where, code or ErrorCode.LEADER_NOT_AVAILABLE)
+            raise failed_at(self._kafka, where, code or ErrorCode.LEADER_NOT_AVAILABLE)
         return pending.look(partition)
-
-    def _failed(self, where: _Where, code: int, message: str | None = None) -> Failed:
-        leader = -1
-        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader = self._kafka.leader_of(where.caller.tenant, where.topic, where.partition)
-        return Failed(code, message, leader)
-
-
-def _read_where(caller: messages.Caller, topic: str, partition: int) -> _Where:
-    """Raises BadRequest."""
-    if not topic:
-        raise BadRequest("topic: is missing")
-    if partition < 0:
-        raise BadRequest(f"partition: {partition} is less than 0")
-    return _Where(read_caller(caller), topic, partition)
 
 
 async def _in_thread(read: Callable[[], T]) -> T:

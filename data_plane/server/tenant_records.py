@@ -60,7 +60,9 @@ class Failed(Exception):
         self.failure = messages.Failure(error_code=code, message=words, node_id=leader)
 
 
-class _Where(NamedTuple):
+class Where(NamedTuple):
+    """A partition, and on whose behalf it is asked for."""
+
     caller: Caller
     topic: str
     partition: int
@@ -81,6 +83,23 @@ def read_caller(caller: messages.Caller) -> Caller:
     return Caller(caller.tenant, Principal(kind, name), host)
 
 
+def read_where(caller: messages.Caller, topic: str, partition: int) -> Where:
+    """Raises BadRequest."""
+    if not topic:
+        raise BadRequest("topic: is missing")
+    if partition < 0:
+        raise BadRequest(f"partition: {partition} is less than 0")
+    return Where(read_caller(caller), topic, partition)
+
+
+def failed_at(kafka: KafkaCalls, where: Where, code: int, message: str | None = None) -> Failed:
+    """With the leader where that is another broker."""
+    leader = -1
+    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader = kafka.leader_of(where.caller.tenant, where.topic, where.partition)
+    return Failed(code, message, leader)
+
+
 class TenantRecords:
     """Peek and Produce."""
 
@@ -89,7 +108,7 @@ class TenantRecords:
 
     async def peek(self, request: messages.PeekRequest) -> messages.PeekResponse:
         """Raises BadRequest and Refused."""
-        where = _read_where(request.caller, request.topic, request.partition)
+        where = read_where(request.caller, request.topic, request.partition)
         count = within("records_max", request.records_max, RECORDS_DEFAULT, RECORDS_MAX)
         size = within("bytes_max", request.bytes_max, PEEK_BYTES_DEFAULT, PEEK_BYTES_MAX)
         numbers = (request.value_bytes_max, request.last, request.offset, request.timestamp_ms)
@@ -119,7 +138,7 @@ class TenantRecords:
         """Raises BadRequest and Refused."""
         if not request.HasField("partition"):
             raise BadRequest("partition: is missing")
-        where = _read_where(request.caller, request.topic, request.partition)
+        where = read_where(request.caller, request.topic, request.partition)
         records = request.records
         if not 1 <= len(records) <= PRODUCE_RECORDS_MAX:
             raise BadRequest(f"records: {len(records)} of them; give 1 to {PRODUCE_RECORDS_MAX}")
@@ -143,7 +162,7 @@ class TenantRecords:
             return messages.ProduceResponse(failure=failed.failure)
         return messages.ProduceResponse(partition=where.partition, base_offset=result.base_offset)
 
-    async def _start(self, where: _Where, request: messages.PeekRequest) -> int:
+    async def _start(self, where: Where, request: messages.PeekRequest) -> int:
         """Where to begin, as the request says. Raises Failed."""
         match request.WhichOneof("start"):
             case "offset":
@@ -157,7 +176,7 @@ class TenantRecords:
                 return max(start, end - request.last)
         return await self._offset_at(where, EARLIEST_TIMESTAMP)
 
-    async def _offset_at(self, where: _Where, timestamp: int) -> int:
+    async def _offset_at(self, where: Where, timestamp: int) -> int:
         """-1 when there is no such record. Raises Failed."""
         key = (where.topic, where.partition)
         result = (await self._kafka.list_offsets(where.caller, {key: timestamp}))[key]
@@ -165,7 +184,7 @@ class TenantRecords:
         offset: int = result.offset
         return offset
 
-    async def _fetch(self, where: _Where, offset: int, size: int) -> Any:
+    async def _fetch(self, where: Where, offset: int, size: int) -> Any:
         """Raises Failed, and Refused where a quota makes it wait: then there are no records."""
         partition = FetchPartition(
             partition=where.partition, fetch_offset=offset, partition_max_bytes=size
@@ -187,22 +206,10 @@ class TenantRecords:
         self._check(where, result.error_code)
         return result
 
-    def _check(self, where: _Where, code: int, message: str | None = None) -> None:
-        """Raises Failed, with the leader where that is another broker."""
-        if code == ErrorCode.NONE:
-            return
-        leader = -1
-        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader = self._kafka.leader_of(where.caller.tenant, where.topic, where.partition)
-        raise Failed(code, message, leader)
-
-
-def _read_where(caller: messages.Caller, topic: str, partition: int) -> _Where:
-    if not topic:
-        raise BadRequest("topic: is missing")
-    if partition < 0:
-        raise BadRequest(f"partition: {partition} is less than 0")
-    return _Where(read_caller(caller), topic, partition)
+    def _check(self, where: Where, code: int, message: str | None = None) -> None:
+        """Raises Failed."""
+        if code != ErrorCode.NONE:
+            raise failed_at(self._kafka, where, code, message)
 
 
 class _Cut(NamedTuple):
