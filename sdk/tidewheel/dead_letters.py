@@ -1,4 +1,4 @@
-"""Dead letters, as they stand in a dead-letter topic: what brokers say of each in its headers.
+"""Dead letters, as they are in a dead-letter topic: what brokers say of each in its headers.
 
     tw-source: orders/3/100     where it came from
     tw-attempt: 16              how often it was delivered
@@ -10,23 +10,17 @@ else, and is no dead letter.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from tidewheel.admin import Admin
 from tidewheel.errors import InvalidRequest, NotAuthorized, RetriesUnsupported
-from tidewheel.message import ATTEMPT_HEADER, Message
+from tidewheel.message import ATTEMPT_HEADER, PRODUCED_AT_HEADER, Message, time_ms_of
 from tidewheel.nacks import CONSUMER_HEADER, EXCEPTION_HEADER, REASON_HEADER
 from tidewheel.retry_policy import DEAD_LETTERS_SUFFIX
 
-SOURCE_HEADER: Final = "tw-source"
-PRODUCED_AT_HEADER: Final = "tw-produced-at"
 FIRST_FAILED_HEADER: Final = "tw-first-failed-at"
 FAILED_HEADER: Final = "tw-failed-at"
-
-_ORIGIN: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})/(\d{1,10})/(\d{1,19})")
-_TIME: Final = re.compile(rb"\d{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +47,21 @@ class Dead:
 
 def dead_letter_of(message: Message) -> Dead | None:
     """None for a message that no broker has put there."""
-    match = _ORIGIN.fullmatch(_text(message, SOURCE_HEADER))
-    if match is None or message.header(ATTEMPT_HEADER) is None:
+    source = message.source
+    if source is None or message.header(ATTEMPT_HEADER) is None:
         return None
     return Dead(
         message,
-        match[1],
-        int(match[2]),
-        int(match[3]),
+        source.topic,
+        source.partition,
+        source.offset,
         message.attempt,
         _text(message, REASON_HEADER),
         _text(message, EXCEPTION_HEADER),
         _text(message, CONSUMER_HEADER),
-        _time(message, PRODUCED_AT_HEADER),
-        _time(message, FIRST_FAILED_HEADER),
-        _time(message, FAILED_HEADER),
+        time_ms_of(message, PRODUCED_AT_HEADER),
+        time_ms_of(message, FIRST_FAILED_HEADER),
+        time_ms_of(message, FAILED_HEADER),
     )
 
 
@@ -109,8 +103,3 @@ async def topic_of(admin: Admin, name: str) -> str:
 
 def _text(message: Message, header: str) -> str:
     return (message.header(header) or b"").decode("utf-8", "replace")
-
-
-def _time(message: Message, header: str) -> int | None:
-    value = message.header(header)
-    return int(value) if value is not None and _TIME.fullmatch(value) else None

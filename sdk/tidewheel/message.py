@@ -9,10 +9,11 @@ Invariants
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidewheel.errors import ConfigurationError
 
@@ -24,6 +25,11 @@ ID_HEADER = "tw-id"
 ATTEMPT_HEADER = "tw-attempt"
 SOURCE_HEADER = "tw-source"
 PRODUCED_AT_HEADER = "tw-produced-at"
+
+# What brokers write. Of clients these headers are plain data, in which anything may be.
+_SOURCE: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,10})/([0-9]{1,19})")
+_TIME_MS: Final = re.compile(rb"[0-9]{1,14}")
+_ATTEMPT: Final = re.compile(rb"[0-9]{1,10}")
 
 
 class TopicPartition(NamedTuple):
@@ -160,22 +166,16 @@ class Message:
     @property
     def source(self) -> Source | None:
         """Of a delayed message: where it was stored when it was sent."""
-        topic, _, place = (
-            (self.header(SOURCE_HEADER) or b"").decode("utf-8", "replace").partition("/")
-        )
-        partition, _, offset = place.partition("/")
-        if not (topic and partition.isdecimal() and offset.isdecimal()):
-            return None
-        return Source(topic, int(partition), int(offset))
+        text = (self.header(SOURCE_HEADER) or b"").decode("utf-8", "replace")
+        match = _SOURCE.fullmatch(text)
+        return None if match is None else Source(match[1], int(match[2]), int(match[3]))
 
     @property
     def produced_at(self) -> datetime | None:
         """Of a delayed message: the timestamp that it was sent with, in UTC. `timestamp` is when
         it was delivered."""
-        text = (self.header(PRODUCED_AT_HEADER) or b"").decode("utf-8", "replace")
-        if not text.isdecimal():
-            return None
-        return datetime.fromtimestamp(int(text) / 1000, UTC)
+        epoch_ms = time_ms_of(self, PRODUCED_AT_HEADER)
+        return None if epoch_ms is None else datetime.fromtimestamp(epoch_ms / 1000, UTC)
 
     @property
     def id(self) -> bytes | None:
@@ -188,7 +188,7 @@ class Message:
         there were. Brokers count, by its nacks: what was delivered again without one, after a crash
         or when partitions moved, is the same attempt."""
         value = self.header(ATTEMPT_HEADER)
-        return int(value) if value is not None and value.isdigit() else 1
+        return int(value) if value is not None and _ATTEMPT.fullmatch(value) else 1
 
     def header(self, name: str) -> bytes | None:
         """The value of the last header of that name, or None."""
@@ -196,3 +196,9 @@ class Message:
             if header_name == name:
                 return value
         return None
+
+
+def time_ms_of(message: Message, header: str) -> int | None:
+    """Epoch milliseconds, as a broker has written them; None where nothing of the kind is said."""
+    value = message.header(header)
+    return int(value) if value is not None and _TIME_MS.fullmatch(value) else None

@@ -67,7 +67,7 @@ def test_all_of_them_with_their_stories(run: Run, dlq: str) -> None:
     assert listed.exit_code == 0, listed.output
     assert "orders/1/105" in listed.stdout
     assert "the bank\\nis closed" in listed.stdout, "nothing that moves the cursor"
-    assert "other messages, too: 1" in listed.stderr
+    assert "that are not dead letters: 1" in listed.stderr
     found = sorted(read(run("list", dlq, "--json")), key=lambda one: str(one["origin"]))
     assert [one["origin"] for one in found] == [
         f"orders/{n % 2}/{100 + n}" for n in (0, 2, 4, 1, 3, 5)
@@ -186,9 +186,18 @@ def test_headers_of_others_are_no_story() -> None:
         (("tw-source", b"orders/0/1"),),
         (("tw-source", b"nonsense"), ("tw-attempt", b"3")),
         (("tw-source", None), ("tw-attempt", b"3")),
+        (("tw-source", b"o/0/" + b"1" * 5_000), ("tw-attempt", b"3")),
     ):
         assert dead_letter_of(Message("t", 0, 0, 0, None, None, headers)) is None
-    odd = (("tw-source", b"o/0/1"), ("tw-attempt", b"x"), ("tw-failed-at", b"soon"))
-    dead = dead_letter_of(Message("t", 0, 0, 0, None, None, odd))
-    assert dead is not None
-    assert (dead.attempts, dead.failed_at_ms, dead.reason) == (1, None, "")
+    for attempt, time in ((b"x", b"soon"), (b"9" * 5_000, b"9" * 15)):
+        odd = (
+            ("tw-source", b"o/0/1"),
+            ("tw-attempt", attempt),
+            ("tw-failed-at", time),
+            ("tw-produced-at", time),
+        )
+        message = Message("t", 0, 0, 0, None, None, odd)
+        dead = dead_letter_of(message)
+        assert dead is not None
+        assert (dead.attempts, dead.failed_at_ms, dead.reason) == (1, None, "")
+        assert message.produced_at is None

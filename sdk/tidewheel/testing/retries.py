@@ -22,9 +22,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidewheel.dead_letters import FAILED_HEADER, FIRST_FAILED_HEADER
 from tidewheel.errors import ConfigurationError, InvalidRequest
 from tidewheel.headers import DELAY_HEADER, DELIVER_AT_HEADER, retry_delay_ms
-from tidewheel.message import ATTEMPT_HEADER, Message
+from tidewheel.message import ATTEMPT_HEADER, PRODUCED_AT_HEADER, SOURCE_HEADER, Message
 from tidewheel.nacks import (
     CONSUMER_HEADER,
     DEAD_LETTER_HEADER,
@@ -37,10 +38,6 @@ from tidewheel.retry_policy import RetryPolicy
 if TYPE_CHECKING:
     from tidewheel.testing.topics import MemoryTopic
 
-SOURCE_HEADER: Final = "tw-source"
-PRODUCED_AT_HEADER: Final = "tw-produced-at"
-FIRST_FAILED_HEADER: Final = "tw-first-failed-at"
-FAILED_HEADER: Final = "tw-failed-at"
 FIRED_HEADER: Final = "tw-fired"
 DEAD_HEADER: Final = "tw-dead"
 # What an earlier round has said, which the next one says anew.
