@@ -450,6 +450,11 @@ async def test_what_brokers_refuse_the_memory_broker_refuses() -> None:
             with pytest.raises(MessageRefused):
                 await retries.send("ignored", partition=partition, headers=headers)
         await retries.send("", partition=3, headers=[("tw-nack", "2:0"), ("trace", "any")])
+        # What is hidden was delivered to nobody.
+        await client.topic("t").send("later", partition=0, delay="1h")
+        await client.topic("t").send("now", partition=0)
+        with pytest.raises(MessageRefused):
+            await retries.send("", partition=1, headers=[("tw-nack", "0:1")])
 
 
 @settings(max_examples=15, deadline=None)

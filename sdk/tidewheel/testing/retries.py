@@ -174,7 +174,9 @@ class RetryLog:
         if partition % 2:
             found = self._log[offset] if offset < len(self._log) else None
         elif self._source.start_offset(self._pair) <= offset < self._source.end_offset(self._pair):
-            (found,) = self._source.read(self._pair, offset, 1)[0]
+            shown, _ = self._source.read(self._pair, offset, 1)
+            # Where a record is hidden, that is the next one.
+            found = shown[0] if shown and shown[0].offset == offset else None
         if found is None:
             raise InvalidRequest(f"{partition}:{offset}: nothing was delivered there")
         return found
