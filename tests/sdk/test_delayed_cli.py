@@ -147,7 +147,7 @@ def test_one_message_is_cancelled_by_a_command(
     plane.reply(partition=0, base_offset=9, messages=1)
     plane.reply(partition=1, base_offset=9, messages=2)
     words = ("--offset", "1:5", "--offset", "0:12", "--id", "LH-400", "--partition", "1")
-    assert run("cancel", "flights", *words) == "Cancelled: 3 said and done\n"
+    assert run("cancel", "flights", *words) == "Cancelled: 3 offsets or ids\n"
     first, second = (body for _, _, _, body in plane.requests())
     assert first == {
         "partition": 0,
@@ -180,7 +180,7 @@ def test_what_matches_is_cancelled_page_by_page(
     plane.reply(cancelled=1, refused=[], next_cursor=None)
     words = ("--filter", "eu", "--from", "2027-01-01T00:00:00Z", "--yes")
     answer = run("cancel", "flights", *words)
-    assert answer == "Cancelled 2,006, 1 were delivered before\n"
+    assert answer == "Cancelled 2,006 messages; too late for 1\n"
     bodies = [body for _, _, _, body in plane.requests()]
     assert [body["partition"] for body in bodies] == [0, 0, 1]
     assert [body.get("cursor") for body in bodies] == [None, "there", None]
@@ -194,7 +194,9 @@ def test_what_matches_is_cancelled_page_by_page(
         (("--all", "--offset", "0:1"), "Say which"),
         (("--id", "x"), "add --partition"),
         (("--offset", "12"), "is not PARTITION:OFFSET"),
+        (("--offset", "0:1", "--partition", "1"), "leave out --partition"),
         (("--until", "soon"), "is no time"),
+        (("--until", "0001-01-01T00:00+10:00"), "is no time"),
         (("--all",), "Add --yes"),
     ],
 )

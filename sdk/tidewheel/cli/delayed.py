@@ -1,6 +1,6 @@
-"""`tidewheel delayed`: messages of a topic that wait until they are due.
+"""`tidewheel delayed`: delayed messages of a topic that are not due yet.
 
-Over REST, for who is logged in at a control plane: brokers tell what waits to nobody else.
+Over REST, for those who are logged in at a control plane: brokers tell nobody else what is pending.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tidewheel.cli.session import (
     usage,
 )
 
-HELP = """List, count and cancel messages that wait until they are due.
+HELP = """List, count and cancel delayed messages that are not due yet.
 
-They are those of your organization's topics, over REST: `login` first.
+For the topics of your organization, at a control plane: run `login` first.
 """
 
 HOURS: Final = 24
@@ -44,30 +44,34 @@ _PLACE: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
 
 app = typer.Typer(cls=PlainGroup, help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 FilterOption = Annotated[
     str,
     typer.Option(
         "--filter",
         metavar="FILTER",
         show_default=False,
-        help='Those whose tags match: "eu and not test".',
+        help='Only messages whose tags match, such as "eu and not test".',
     ),
 ]
 FromOption = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Due at or after it: 2h from now, or a date."),
+    typer.Option(
+        "--from", metavar="TIME", help="Only messages due then or later: 2h (from now), or a date."
+    ),
 ]
 UntilOption = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="Due before it: 2h from now, or a date."),
+    typer.Option(
+        "--until", metavar="TIME", help="Only messages due before: 2h (from now), or a date."
+    ),
 ]
 AccountOption = Annotated[
     str | None,
     typer.Option(
         "--as",
         metavar="ID",
-        help="The service account whose grants apply; with a key it is the key's own.",
+        help="Act as this service account; a key acts as its own.",
     ),
 ]
 
@@ -83,12 +87,13 @@ def list_delayed(
     from_: FromOption = None,
     until: UntilOption = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, metavar="N", help="How many of each partition.")
+        int,
+        typer.Option("--count", "-n", min=1, metavar="N", help="List so many of each partition."),
     ] = 20,
     account_id: AccountOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The next messages that wait, by the time when they are due."""
+    """List the messages that are due next, by time."""
     query = _selection(filter, from_, until) | {"value_bytes_max": VALUE_BYTES_MAX}
 
     def command(account: Account) -> None:
@@ -102,7 +107,7 @@ def list_delayed(
             print_json([_as_json(item) for item in items])
             return
         if not items:
-            print_line("Nothing waits")
+            print_line("No delayed messages.")
             return
         numbers = frozenset({"PARTITION", "OFFSET"})
         made = table("DUE", "IN", "PARTITION", "OFFSET", "KEY", "VALUE", right=numbers)
@@ -120,7 +125,7 @@ def list_delayed(
 def count_delayed(
     topic: TopicArgument, account_id: AccountOption = None, as_json: JsonOption = False
 ) -> None:
-    """How many messages wait, by partition, and when the first is due."""
+    """Count the messages of each partition, and say when the first is due."""
 
     def command(account: Account) -> None:
         there = _topic(account, topic)
@@ -136,7 +141,7 @@ def count_delayed(
                 ]
             )
             return
-        made = table("PARTITION", "WAITING", "FIRST DUE", right=frozenset({"PARTITION", "WAITING"}))
+        made = table("PARTITION", "PENDING", "FIRST DUE", right=frozenset({"PARTITION", "PENDING"}))
         for partition, one in counted:
             first = "" if one["first_ms"] is None else _shown(_time(one["first_ms"]))
             made.add_row(str(partition), f"{one['count']:,}", first)
@@ -154,12 +159,12 @@ def count_delayed(
 def calendar(
     topic: TopicArgument,
     days: Annotated[
-        bool, typer.Option("--days", help=f"By day, for {DAYS} days; else {HOURS} hours.")
+        bool, typer.Option("--days", help=f"For {DAYS} days by day, not {HOURS} hours by hour.")
     ] = False,
     account_id: AccountOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How many messages are due in each of the coming hours or days, as bars."""
+    """Show as bars how many messages are due in each coming hour or day."""
     interval = timedelta(days=1) if days else timedelta(hours=1)
     number = DAYS if days else HOURS
     now = datetime.now(UTC)
@@ -203,29 +208,33 @@ def cancel(
     topic: TopicArgument,
     offset: Annotated[
         list[str] | None,
-        typer.Option("--offset", metavar="PARTITION:OFFSET", help="One message; repeatable."),
+        typer.Option(
+            "--offset", metavar="PARTITION:OFFSET", help="Cancel this message; repeatable."
+        ),
     ] = None,
     message_id: Annotated[
         list[str] | None,
-        typer.Option("--id", metavar="ID", help="All with this tw-id; needs --partition."),
+        typer.Option("--id", metavar="ID", help="Cancel all with this tw-id; needs --partition."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Of this one; else of all.")
+        int | None, typer.Option(min=0, metavar="N", help="Only in this one; else in all.")
     ] = None,
     filter: FilterOption = "",
     from_: FromOption = None,
     until: UntilOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="Whatever they are.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Cancel all of them.")] = False,
     account_id: AccountOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel messages that wait: they are never delivered."""
+    """Cancel messages, so that they are never delivered."""
     selects = bool(filter or from_ or until or all_)
     if selects is bool(offset or message_id):
-        usage("Say which: --offset or --id, or --filter, --from, --until or --all")
+        usage("Say which messages: --offset or --id, or --filter, --from, --until or --all")
     if message_id and partition is None:
-        usage("An id is one of a partition: add --partition")
+        usage("The same id may be in several partitions: add --partition")
+    if partition is not None and offset and not message_id:
+        usage("--offset names the partition already: leave out --partition")
     commands = [_place(text) for text in offset or ()]
     commands += [(partition or 0, "tw-cancel", text) for text in message_id or ()]
     selection = _selection(filter, from_, until)
@@ -237,18 +246,16 @@ def cancel(
             result: dict[str, Any] = {"commands": len(commands), "refused": []}
         else:
             of = list(_partitions(there)) if partition is None else [partition]
-            what = "all that wait" if all_ and not selection else "those that match"
+            what = "all delayed messages" if all_ and not selection else "the messages that match"
             confirm(f"Cancel {what} in {topic}? They are never delivered.", yes)
             result = _cancel_matching(account, there, of, account_id, selection)
         if as_json:
             print_json(result)
         elif commands:
-            print_line(f"Cancelled: {len(commands)} said and done")
+            print_line(f"Cancelled: {len(commands)} offsets or ids")
         else:
-            late = (
-                f", {len(result['refused']):,} were delivered before" if result["refused"] else ""
-            )
-            print_line(f"Cancelled {result['cancelled']:,}{late}")
+            late = f"; too late for {len(result['refused']):,}" if result["refused"] else ""
+            print_line(f"Cancelled {result['cancelled']:,} messages{late}")
 
     run_rest(command)
 
@@ -259,7 +266,7 @@ def bar_chart(bars: list[tuple[str, int]], characters: int = BAR_CHARACTERS) -> 
     width = max((len(label) for label, _ in bars), default=0)
     digits = len(f"{most:,}")
     for label, count in bars:
-        # Whoever has any has a bar.
+        # However few there are, the bar is visible.
         eighths = -(-count * characters * 8 // most) if most else 0
         bar = "█" * (eighths // 8) + ("", *"▏▎▍▌▋▊▉")[eighths % 8]
         yield f"{label:<{width}}  {count:>{digits},}  {bar}".rstrip()
@@ -310,7 +317,7 @@ def _say(
     account_id: str | None,
     commands: list[tuple[int, str, str]],
 ) -> None:
-    """Commands are records, which are answered truthfully: what is refused ends this."""
+    """Produce the commands, as records. Raises for those that are refused."""
     address = account.at(f"topics/{topic['id']}/messages")
     for partition in sorted({partition for partition, _, _ in commands}):
         records = [
@@ -364,11 +371,10 @@ def _typed_time(text: str, option: str) -> datetime:
         if match is not None:
             ahead = timedelta(seconds=int(match[1]) * _UNITS[match[2]])
             return datetime.now(UTC) + ahead
-        at = datetime.fromisoformat(text)
+        # Without a zone it is the local time.
+        return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
         usage(f"{option} {text!r} is no time", f"Write {option} 2h, or {option} 2027-01-31T12:00Z")
-    # As the clock on the wall says where it is typed.
-    return at.astimezone(UTC)
 
 
 def _place(text: str) -> tuple[int, str, str]:

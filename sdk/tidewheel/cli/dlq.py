@@ -48,13 +48,13 @@ LIST_EXAMPLES: Final = (
 
 app = typer.Typer(
     cls=PlainGroup,
-    help="List and show dead letters: messages that failed for the last time.",
+    help="List and show dead letters: failed messages that are not retried any more.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 TopicArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="A subscription, or a dead-letter topic.")
+    str, typer.Argument(metavar="TOPIC", help="A subscription, or its dead-letter topic.")
 ]
 
 
@@ -81,12 +81,14 @@ _GROUPS: Final[dict[By, Callable[[Dead], str]]] = {
 def list_dead(
     topic: TopicArgument,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Only those whose reason has this.")
+        str, typer.Option("--reason", metavar="TEXT", help="Only those whose reason contains this.")
     ] = "",
     exception: Annotated[
         str,
         typer.Option(
-            "--exception", metavar="CLASS", help="Only those of this class: ValueError, a.b.Error."
+            "--exception",
+            metavar="CLASS",
+            help="Only those with this exception: ValueError, app.BankError.",
         ),
     ] = "",
     origin: Annotated[
@@ -97,27 +99,27 @@ def list_dead(
     ] = "",
     attempts: Annotated[
         int | None,
-        typer.Option("--attempts", metavar="N", min=1, help="Only those delivered so often."),
+        typer.Option("--attempts", metavar="N", min=1, help="Only those delivered N times."),
     ] = None,
     start: Annotated[
         str,
         typer.Option("--from", metavar="WHERE", help="The beginning, a time, or how long ago: 1h."),
     ] = "beginning",
     count: Annotated[
-        int, typer.Option("--count", "-n", metavar="N", min=1, help="Show so many at most.")
+        int, typer.Option("--count", "-n", metavar="N", min=1, help="Show at most so many.")
     ] = COUNT_DEFAULT,
     by: Annotated[
         By | None,
         typer.Option(
             "--by",
             metavar="WHAT",
-            help="Count all of them by reason, exception, origin, attempts or consumer instead.",
+            help="Only count them, by reason, exception, origin, attempts or consumer.",
         ),
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
-    """Dead letters: where they came from, how often they were delivered, and why they failed."""
+    """List dead letters: where they came from, how many attempts they had, and why they failed."""
     wanted = Wanted(reason, exception, origin.strip("/"), attempts)
     try:
         where = parse_start(start)
@@ -147,7 +149,8 @@ def list_dead(
 
 
 async def _read(client: Client, asked: str, name: str, start: Start) -> AsyncGenerator[Dead, None]:
-    """The dead letters of topic `name`, where `asked` for; says what is not there."""
+    """The dead letters of topic `name`, for somebody who asked for `asked`. Tells them when there
+    is no such topic, and when it has other messages."""
     others = 0
     try:
         async with client.subscribe(name, start=start) as consumer:
@@ -162,7 +165,7 @@ async def _read(client: Client, asked: str, name: str, start: Start) -> AsyncGen
             raise
         note(f'"{asked}" has no dead letters yet: "{name}" is made with the first one')
     if others:
-        note(f'"{name}" has other messages, too: {others}')
+        note(f'"{name}" also has messages that are not dead letters: {others}')
 
 
 @app.command("show", cls=PlainCommand, epilog=examples(PROGRAM, "dlq show orders.pay 3:17"))
@@ -175,7 +178,7 @@ def show(
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
-    """One dead letter with its key, value, headers and times."""
+    """Show one dead letter with its key, value, headers and times."""
     match = _PLACE.fullmatch(place)
     if match is None:
         usage(f"{place!r} is no place", "Write PARTITION:OFFSET, such as 3:17")
@@ -210,7 +213,7 @@ def show(
 async def until_end(
     consumer: Consumer, partitions: frozenset[TopicPartition] | set[TopicPartition] | None = None
 ) -> AsyncIterator[Message]:
-    """What stands in these partitions, or in all, up to what is their end now."""
+    """The messages of these partitions, or of all, up to their present ends."""
     ends = {}
     for place in consumer.assignment if partitions is None else partitions:
         first, end = await consumer.watermarks(place)
