@@ -184,6 +184,15 @@ def cell_call(cell: Cell) -> Iterator[CellCall]:
             places.release()
 
 
+def answer_of_owner(cell: Cell, ask: Ask[AnswerT], what: str) -> AnswerT:
+    """What the broker answers whose matter it is. `what` is asked for, in words. Raises Refused,
+    also for a failure in the answer."""
+    with cell_call(cell) as call:
+        answer = call.at_owner(ask)
+    refuse_failure(answer, what)
+    return answer
+
+
 def refuse_failure(answer: Answer, what: str, *, field: str = "") -> None:
     """Raise what the failure of an answer means, if it has one. `what` was asked for, in words."""
     if answer.HasField("failure"):

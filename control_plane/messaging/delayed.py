@@ -1,4 +1,4 @@
-"""Messages of a topic that wait until they are due, by way of its cell: listed, counted, cancelled.
+"""Delayed messages of a topic, by way of its cell: listed, counted, cancelled.
 
 Bounds: PAGE_BYTES_MAX of a list, COUNTS_MAX counts, CANCEL_MAX messages that one cancel looks at.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from control_plane.cells.models import Cell
-from control_plane.messaging.cell_calls import cell_call, refuse_failure
+from control_plane.messaging.cell_calls import answer_of_owner, cell_call, refuse_failure
 from control_plane.messaging.models import Topic
 from control_plane.operations.facade import Actor, record_audit
 from control_plane.tenancy.errors import OutcomeUnknown
@@ -22,24 +22,22 @@ CANCEL_MAX: Final = 2_000
 
 def list_delayed(cell: Cell, request: messages.ListDelayedRequest) -> messages.ListDelayedResponse:
     """A page of a partition's, by time. Raises Refused."""
-    with cell_call(cell) as call:
-        answer = call.at_owner(
-            lambda operations, timeout_s: operations.ListDelayed(request, timeout=timeout_s)
-        )
-    refuse_failure(answer, "partition")
-    return answer
+    return answer_of_owner(
+        cell,
+        lambda operations, timeout_s: operations.ListDelayed(request, timeout=timeout_s),
+        "partition",
+    )
 
 
 def count_delayed(
     cell: Cell, request: messages.CountDelayedRequest
 ) -> messages.CountDelayedResponse:
     """How many of a partition's are pending. Raises Refused."""
-    with cell_call(cell) as call:
-        answer = call.at_owner(
-            lambda operations, timeout_s: operations.CountDelayed(request, timeout=timeout_s)
-        )
-    refuse_failure(answer, "partition")
-    return answer
+    return answer_of_owner(
+        cell,
+        lambda operations, timeout_s: operations.CountDelayed(request, timeout=timeout_s),
+        "partition",
+    )
 
 
 def do_cancel_delayed(
@@ -66,14 +64,16 @@ def do_cancel_delayed(
 
     try:
         with cell_call(cell) as call:
-            # What is cancelled does not match again.
+            # Doing it twice does no harm, but what the first time has cancelled would be written
+            # down nowhere.
             answer = call.at_owner(
-                lambda operations, timeout_s: operations.CancelDelayed(request, timeout=timeout_s)
+                lambda operations, timeout_s: operations.CancelDelayed(request, timeout=timeout_s),
+                is_repeatable=False,
             )
+        if answer.cancelled:
+            audit({"cancelled": len(answer.cancelled)})
+        refuse_failure(answer, "partition")
     except OutcomeUnknown:
         audit({"outcome": "unknown"})
         raise
-    if answer.cancelled:
-        audit({"cancelled": len(answer.cancelled)})
-    refuse_failure(answer, "partition")
     return answer

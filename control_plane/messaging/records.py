@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from control_plane.cells.models import Cell
-from control_plane.messaging.cell_calls import cell_call, refuse_failure
+from control_plane.messaging.cell_calls import answer_of_owner, cell_call, refuse_failure
 from control_plane.messaging.models import Topic
 from control_plane.operations.facade import Actor, record_audit
 from control_plane.tenancy.errors import Invalid, OutcomeUnknown
@@ -23,12 +23,11 @@ PRODUCE_BYTES_MAX: Final = 1024 * 1024
 
 def peek(cell: Cell, request: messages.PeekRequest) -> messages.PeekResponse:
     """Messages of a partition, as they are read by a consumer. Raises Refused."""
-    with cell_call(cell) as call:
-        answer = call.at_owner(
-            lambda operations, timeout_s: operations.Peek(request, timeout=timeout_s)
-        )
-    refuse_failure(answer, "partition")
-    return answer
+    return answer_of_owner(
+        cell,
+        lambda operations, timeout_s: operations.Peek(request, timeout=timeout_s),
+        "partition",
+    )
 
 
 def do_produce(

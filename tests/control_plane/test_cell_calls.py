@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from control_plane.api.idempotency import ANSWERED_WITHIN, ASKED, KEPT
 from control_plane.cells.models import Cell
-from control_plane.messaging.cell_calls import NOT_LEADER, TIMEOUT_S, WAIT_S
+from control_plane.messaging.cell_calls import NOT_LEADER, REQUEST_TIMED_OUT, TIMEOUT_S, WAIT_S
 from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.operations.models import AuditEvent, IdempotentAnswer
 from data_plane.contract import cell_operations_pb2 as messages
@@ -50,6 +50,7 @@ class Broker(_Servicer):  # type: ignore[misc]
     ends_known: bool = True
     stored: list[messages.ProduceRequest] = field(default_factory=list)
     resets: list[messages.ResetOffsetsRequest] = field(default_factory=list)
+    cancel_failure: messages.Failure | None = None
 
     def ListDeletedTopics(self, request: Any, context: Any) -> Any:  # noqa: N802
         return messages.ListDeletedTopicsResponse()
@@ -61,6 +62,13 @@ class Broker(_Servicer):  # type: ignore[misc]
         if self.died:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the broker stops")
         return messages.ProduceResponse(partition=request.partition, base_offset=7)
+
+    def CancelDelayed(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if not self.leads:
+            return messages.CancelDelayedResponse(failure=ELSEWHERE)
+        if self.died:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the broker stops")
+        return messages.CancelDelayedResponse(cancelled=[3, 5], failure=self.cancel_failure)
 
     def Peek(self, request: Any, context: Any) -> Any:  # noqa: N802
         if not self.leads:
@@ -126,7 +134,8 @@ class Rest:
         self.acme = acme
         self.client = client_with(key_of(acme, "developer", ("kafka", "rest")))
         topic = do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
-        self.address = at(acme, f"topics/{topic.id}/messages")
+        self.topic = f"topics/{topic.id}"
+        self.address = at(acme, f"{self.topic}/messages")
 
     def send(self, **headers: str) -> Any:
         body = {"partition": 0, "messages": [{"value": {"text": "x"}}]}
@@ -159,6 +168,21 @@ def test_what_may_have_been_appended_is_not_appended_again(acme: Tenant, files: 
         # Who asks anew has it appended anew.
         assert rest.send(**{"Idempotency-Key": "twice"}).status_code == 201
     assert [len(broker.stored) for broker in brokers] == [2, 0]
+
+
+def test_what_may_have_been_cancelled_is_written_down(acme: Tenant, files: TlsFiles) -> None:
+    broker = Broker(died=True)
+    with serving(files, broker, Broker(leads=False)) as endpoints:
+        rest = Rest(acme, endpoints)
+        address = at(acme, f"{rest.topic}/delayed/cancel")
+        unknown = post(rest.client, address, {"partition": 0})
+        assert (unknown.status_code, unknown.json()["code"]) == (503, "outcome-unknown")
+        broker.died, broker.cancel_failure = False, messages.Failure(error_code=REQUEST_TIMED_OUT)
+        in_part = post(rest.client, address, {"partition": 0})
+        assert (in_part.status_code, in_part.json()["code"]) == (503, "outcome-unknown")
+    changes = [event.changes for event in AuditEvent.objects.filter(action="message.cancel")]
+    told = sorted((one.get("cancelled", 0), one.get("outcome", "")) for one in changes)
+    assert told == [(0, "unknown"), (0, "unknown"), (2, "")]
 
 
 def test_what_was_appended_is_told_again_and_what_was_refused_is_decided_anew(
