@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -197,12 +198,18 @@ def _send_until(broker: Tidewheel, end: threading.Event) -> list[float]:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "log_level": 0})
     producer.produce("others", PADDING)
     producer.flush(WAIT_SECONDS_MAX)
+    refused: list[str] = []
     took: list[float] = []
+
+    def told(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            refused.append(str(error))
+
     while not end.is_set():
         began = time.perf_counter()
-        producer.produce("others", PADDING)
-        if producer.flush(WAIT_SECONDS_MAX):
-            raise SystemExit("a message to another topic was not taken")
+        producer.produce("others", PADDING, on_delivery=told)
+        if producer.flush(WAIT_SECONDS_MAX) or refused:
+            raise SystemExit(f"a message to another topic was not taken: {refused}")
         took.append(1_000 * (time.perf_counter() - began))
         time.sleep(SINGLE_INTERVAL_SECONDS)
     return took
@@ -212,13 +219,13 @@ def _send_until(broker: Tidewheel, end: threading.Event) -> list[float]:
 def _singly(broker: Tidewheel) -> Iterator[list[float]]:
     """The list fills when the block has ended."""
     end, took = threading.Event(), list[float]()
-    thread = threading.Thread(target=lambda: took.extend(_send_until(broker, end)))
-    thread.start()
-    try:
-        yield took
-    finally:
-        end.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(_send_until, broker, end)
+        try:
+            yield took
+        finally:
+            end.set()
+        took.extend(sending.result())
 
 
 def _pending(broker: Tidewheel, count: int) -> Iterator[tuple[str, str, str]]:
