@@ -228,7 +228,7 @@ def test_draining_needs_somewhere_to_go(run: Run, topic: str) -> None:
         (["produce", "x", "v", "--delay", "-5s"], 2, "30s"),
         (["produce", "x", "v", "--delay", "0s"], 2, "from 1 ms to ten years"),
         (["produce", "x", "v", "--deliver-at", "tomorrow"], 2, "'tomorrow' is no time"),
-        (["produce", "x", "v", "--deliver-at", "2027-01-01T08:00:00"], 2, "no time zone"),
+        (["produce", "x", "v", "--deliver-at", "2027-01-01T08:00:00"], 2, "08:00:00Z"),
         (["produce", "x", "v", "--delay", "1s", "--deliver-at", "5"], 2, "Give one of them"),
         (["consume", "x", "--from", "yesterday"], 2, "a duration ago (10m)"),
         (["consume", "x", "--group", "g", "--from", "5"], 2, "groups reset"),

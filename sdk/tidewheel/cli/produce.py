@@ -160,7 +160,10 @@ def _checked_time(delay: str | None, deliver_at: str | None) -> int | None:
             usage(f"--delay {delay} is not from 1 ms to ten years", "Choose another one")
         if deliver_at is None or deliver_at.isdecimal():
             return None if deliver_at is None else int(deliver_at)
-        return epoch_ms(datetime.fromisoformat(deliver_at), what="--deliver-at")
+        at = datetime.fromisoformat(deliver_at)
+        if at.tzinfo is None:
+            usage(f"--deliver-at {deliver_at} has no time zone", "Write 2027-01-01T08:00:00Z")
+        return epoch_ms(at)
     except ConfigurationError as error:
         usage(error.message, error.hint)
     except ValueError:
