@@ -127,9 +127,9 @@ class DelayedViewSet(OnBehalfViewSet):
     @action(detail=False, methods=["post"])
     @idempotent_call
     def cancel(self, request: Request, organization_id: str, topic_id: str) -> Response:
-        """Cancel pending messages of a partition that match: they are never delivered. Some
-        thousand at a time; ask again with `next_cursor` while there is one. What was delivered
-        meanwhile is named in `refused`."""
+        """Cancel pending messages of a partition that match: they are never delivered. Up to 2,000
+        at a time; ask again with `next_cursor` while there is one. What was delivered meanwhile is
+        named in `refused`. 503 with the code `outcome-unknown`: some may be cancelled."""
         topic = find_topic(self.organization_id, topic_id)
         body = self.body(CancelDelayedSerializer)
         caller = self.cell_caller(body.get("service_account_id"))
