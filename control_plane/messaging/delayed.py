@@ -13,6 +13,7 @@ from control_plane.messaging.models import Topic
 from control_plane.operations.facade import Actor, record_audit
 from control_plane.tenancy.errors import OutcomeUnknown
 from data_plane.contract import cell_operations_pb2 as messages
+from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
 
 PAGE_BYTES_MAX: Final = 1024 * 1024
 COUNTS_MAX: Final = 1_000
@@ -53,6 +54,15 @@ def do_cancel_delayed(
     request = messages.CancelDelayedRequest(
         caller=caller, selection=selection, messages_max=CANCEL_MAX
     )
+    # By all that were asked: a broker may stop leading in the middle, and the next one goes on.
+    done = messages.CancelDelayedResponse()
+
+    def ask(operations: CellOperationsStub, timeout_s: float) -> messages.CancelDelayedResponse:
+        answer = operations.CancelDelayed(request, timeout=timeout_s)
+        done.cancelled.extend(answer.cancelled)
+        done.refused.extend(answer.refused)
+        return answer
+
     changes = {
         "as": caller.principal,
         "partition": selection.partition,
@@ -66,14 +76,14 @@ def do_cancel_delayed(
         with cell_call(cell) as call:
             # Doing it twice does no harm, but what the first time has cancelled would be written
             # down nowhere.
-            answer = call.at_owner(
-                lambda operations, timeout_s: operations.CancelDelayed(request, timeout=timeout_s),
-                is_repeatable=False,
-            )
-        if answer.cancelled:
-            audit({"cancelled": len(answer.cancelled)})
+            answer = call.at_owner(ask, is_repeatable=False)
         refuse_failure(answer, "partition")
     except OutcomeUnknown:
         audit({"outcome": "unknown"})
         raise
-    return answer
+    finally:
+        if done.cancelled:
+            audit({"cancelled": len(done.cancelled)})
+    if answer.HasField("next"):
+        done.next.CopyFrom(answer.next)
+    return done

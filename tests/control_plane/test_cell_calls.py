@@ -185,6 +185,15 @@ def test_what_may_have_been_cancelled_is_written_down(acme: Tenant, files: TlsFi
     assert told == [(0, "unknown"), (0, "unknown"), (2, "")]
 
 
+def test_what_a_former_leader_has_cancelled_counts_too(acme: Tenant, files: TlsFiles) -> None:
+    with serving(files, Broker(cancel_failure=ELSEWHERE), Broker()) as endpoints:
+        rest = Rest(acme, endpoints)
+        answer = post(rest.client, at(acme, f"{rest.topic}/delayed/cancel"), {"partition": 0})
+    assert (answer.status_code, answer.json()["cancelled"]) == (200, 4)
+    (event,) = AuditEvent.objects.filter(action="message.cancel")
+    assert event.changes["cancelled"] == 4
+
+
 def test_what_was_appended_is_told_again_and_what_was_refused_is_decided_anew(
     acme: Tenant, files: TlsFiles
 ) -> None:
