@@ -96,7 +96,7 @@ VALKEY_URL = env.str("VALKEY_URL", default="redis://127.0.0.1:6379/0")
 CACHE_TIMEOUT_S = 0.3
 CACHES: dict[str, Any] = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "control_plane.shared_cache.SharedRedisCache",
         "LOCATION": VALKEY_URL,
         "OPTIONS": {
             "socket_connect_timeout": CACHE_TIMEOUT_S,
