@@ -14,9 +14,10 @@ import struct
 from typing import Final
 
 from data_plane.log.file_system import FileSystem
-from features.dedup.id_runs import DIGEST_BYTES, RUN_SUFFIX, open_run
+from features.dedup.id_runs import RUN_SUFFIX, open_run
 from features.dedup.remembered_ids import FrozenIds, Places, group_of
 from features.fold_manifest import ManifestForm, SnapshotReader, sealed
+from features.run_files import DIGEST_BYTES
 
 SNAPSHOT_SUFFIX: Final = ".ids"
 

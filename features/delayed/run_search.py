@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Final
 
 from data_plane.log.file_system import Buffer, File, FileSystem
-from features.delayed.runs import CHUNK_ENTRIES, ENTRY, Entry, FileRun, Run, read_chunk
+from features.delayed.runs import ENTRY, Entry, FileRun, Run, read_chunk
+from features.run_files import CHUNK_ENTRIES
 
 # Of a run, in memory: 8 KiB each.
 CHUNKS_KEPT: Final = 32

@@ -1,51 +1,30 @@
-"""Runs: pairs of numbers, sorted, written once and never changed: (due, offset) of what is pending
-and far, or another fold's, under a suffix of its own.
-
-    header   magic, count, lowest and highest offset, CRC32C of these
-    chunk    512 entries of 16 bytes (the last one fewer), CRC32C of these
-    …
-
-A run's name is the digest of its entries. So the same entries have the same name, whoever writes
-them, and a name never stands for others than it did.
-
-Invariants
-- A file with a run's name is whole and durable: it is written under another name, synced, renamed,
-  and the folder is synced.
-- Damage is found: when a run is opened all of it is read (`open_run`), and each chunk is checked
-  again whenever it is read.
+"""Runs of pairs of numbers (run_files.py): (due, offset) of what is pending and far, or another
+fold's, under a suffix of its own. The header's numbers are the lowest and the highest offset.
 
 Deliberately absent: which runs there are (pending_set.py), and who removes their files.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
-from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
+from data_plane.log.file_system import Buffer, File, FileSystem
+from features.run_files import CHUNK_ENTRIES, RunForm
 
 # (due in ms, offset).
 Entry = tuple[int, int]
 
 RUN_SUFFIX: Final = ".delayed-run"
-DIGEST_BYTES: Final = 16
 ENTRY: Final = struct.Struct(">QQ")
-CHUNK_ENTRIES: Final = 512
 # Of those that are searched, in memory.
 CHUNKS_KEPT: Final = 64
 
-_MAGIC: Final = b"TWDELAY1"
-_HEADER: Final = struct.Struct(">8sQQQ")
-_CRC: Final = struct.Struct(">I")
-_HEADER_BYTES: Final = _HEADER.size + _CRC.size
-_CHUNK_BYTES: Final = CHUNK_ENTRIES * ENTRY.size + _CRC.size
+_FORM: Final = RunForm(b"TWDELAY1", ENTRY)
 
 
 class FileRun(NamedTuple):
@@ -115,12 +94,7 @@ def _unpacked(data: Buffer) -> Iterator[Entry]:
 def read_chunk(file: File, run: FileRun, first: int) -> Buffer:
     """The entries of the chunk that begins with the `first`-th. Raises OSError, also for what is
     damaged."""
-    size = min(CHUNK_ENTRIES, run.size - first) * ENTRY.size
-    position = _HEADER_BYTES + first // CHUNK_ENTRIES * _CHUNK_BYTES
-    data = memoryview(file.read_at(position, size + _CRC.size))
-    if len(data) != size + _CRC.size or _CRC.unpack_from(data, size)[0] != crc32c(data[:size]):
-        raise OSError(errno.EIO, f"the chunk at byte {position} is damaged", file.path)
-    return data[:size]
+    return _FORM.read_chunk(file, run.size, first)
 
 
 def find_keys(fs: FileSystem, folder: str, run: Run, keys: list[int]) -> set[int]:
@@ -167,92 +141,44 @@ def _find_in_chunks(file: File, run: FileRun, wanted: list[int]) -> set[int]:
 def open_run(fs: FileSystem, folder: str, digest: bytes, suffix: str = RUN_SUFFIX) -> FileRun:
     """The run of that digest, all of which has been read. Raises ValueError when it is not there or
     not what its name says, OSError when the disk fails."""
+    ends: list[int] = []
+
+    def take(chunk: Buffer) -> None:
+        ends.extend(ENTRY.unpack_from(chunk, at)[0] for at in (0, len(chunk) - ENTRY.size))
+
     path = f"{folder}/{digest.hex()}{suffix}"
-    try:
-        file = fs.open(path, write=False)
-    except FileNotFoundError as error:
-        raise ValueError(f"there is no {path}") from error
-    try:
-        header = bytes(file.read_at(0, _HEADER_BYTES))
-        if len(header) != _HEADER_BYTES or header[_HEADER.size :] != _crc_of(header):
-            raise ValueError(f"the header of {path} is damaged")
-        magic, count, offset_min, offset_max = _HEADER.unpack_from(header)
-        if magic != _MAGIC:
-            raise ValueError(f"{path} is of another version")
-        run = FileRun(digest, count, offset_min, offset_max, 0, 0, suffix)
-        found = hashlib.sha256()
-        for first in range(0, count, CHUNK_ENTRIES):
-            try:
-                chunk = read_chunk(file, run, first)
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise
-                raise ValueError(str(error)) from error
-            found.update(chunk)
-            key_max, _ = ENTRY.unpack_from(chunk, len(chunk) - ENTRY.size)
-            key_min = run.key_min if first else ENTRY.unpack_from(chunk)[0]
-            run = run._replace(key_min=key_min, key_max=key_max)
-        if found.digest()[:DIGEST_BYTES] != digest:
-            raise ValueError(f"{path} has other entries than its name says")
-        return run
-    finally:
-        file.close()
-
-
-def _crc_of(header: bytes) -> bytes:
-    return _CRC.pack(crc32c(header[: _HEADER.size]))
+    count, offset_min, offset_max = _FORM.check(fs, path, digest, take)
+    key_min, key_max = (ends[0], ends[-1]) if ends else (0, 0)
+    return FileRun(digest, count, offset_min, offset_max, key_min, key_max, suffix)
 
 
 def write_run(
-    fs: FileSystem, folder: str, entries: Iterator[Entry], suffix: str = RUN_SUFFIX
+    fs: FileSystem, folder: str, entries: Iterable[Entry], suffix: str = RUN_SUFFIX
 ) -> FileRun | None:
     """Write these, which are sorted; None when there are none. Durable on return. One at a time in
     a folder with a suffix; in a worker thread. Raises OSError."""
-    unfinished = f"{folder}/unfinished{suffix}.tmp"
-    file = fs.open(unfinished, create=True)
-    try:
-        if file.size():
-            file.truncate(0)
-        run = _write_entries(file, entries, suffix)
-        if run is None:
-            fs.unlink(unfinished)
-            return None
-        header = _HEADER.pack(_MAGIC, run.size, run.offset_min, run.offset_max)
-        file.write_at(0, header + _crc_of(header))
-        fs.sync_data(file, SyncSite.FOLD_FILE)
-    finally:
-        file.close()
-    fs.rename(unfinished, f"{folder}/{run.name}")
-    fs.sync_directory(folder, SyncSite.FOLD_FILE_NAME)
-    return run
-
-
-def _write_entries(file: File, entries: Iterator[Entry], suffix: str) -> FileRun | None:
-    digest = hashlib.sha256()
-    position, count = _HEADER_BYTES, 0
-    offset_min, offset_max = 0, 0
-    key_min, key_max = 0, 0
-    chunk = bytearray()
-    for key, offset in entries:
-        chunk += ENTRY.pack(key, offset)
-        key_min, key_max = key_min if count else key, key
-        offset_min = min(offset, offset_min) if count else offset
-        offset_max = max(offset, offset_max)
-        count += 1
-        if count % CHUNK_ENTRIES == 0:
-            position = _write_chunk(file, position, chunk)
-            digest.update(chunk)
-            chunk = bytearray()
-    if not count:
+    packed = _Packed(entries)
+    written = _FORM.write(
+        fs, folder, suffix, packed.chunks(), lambda: (packed.offset_min, packed.offset_max)
+    )
+    if written is None:
         return None
-    if chunk:
-        _write_chunk(file, position, chunk)
-        digest.update(chunk)
-    name = digest.digest()[:DIGEST_BYTES]
-    return FileRun(name, count, offset_min, offset_max, key_min, key_max, suffix)
+    bounds = (packed.offset_min, packed.offset_max, packed.key_min, packed.key_max)
+    return FileRun(*written, *bounds, suffix)
 
 
-def _write_chunk(file: File, position: int, chunk: bytearray) -> int:
-    data = chunk + _CRC.pack(crc32c(chunk))
-    file.write_at(position, data)
-    return position + len(data)
+class _Packed:
+    """Entries, and between what they lie when all chunks have been taken."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = iter(entries)
+        self.offset_min, self.offset_max = 1 << 64, 0
+        self.key_min, self.key_max = 1 << 64, 0
+
+    def chunks(self) -> Iterator[bytes]:
+        while chunk := list(islice(self._entries, CHUNK_ENTRIES)):
+            offsets = [offset for _, offset in chunk]
+            self.offset_min = min(self.offset_min, *offsets)
+            self.offset_max = max(self.offset_max, *offsets)
+            self.key_min, self.key_max = min(self.key_min, chunk[0][0]), chunk[-1][0]
+            yield b"".join([ENTRY.pack(*entry) for entry in chunk])

@@ -24,7 +24,6 @@ from features.delayed.names import FrozenNames
 from features.delayed.outcomes import Outcomes
 from features.delayed.pending_entries import FrozenPending, OpenRun
 from features.delayed.runs import (
-    DIGEST_BYTES,
     ENTRY,
     RUN_SUFFIX,
     Entry,
@@ -35,6 +34,7 @@ from features.delayed.runs import (
     open_run,
 )
 from features.fold_manifest import ManifestForm, SnapshotReader, sealed
+from features.run_files import DIGEST_BYTES
 
 SNAPSHOT_SUFFIX: Final = ".delayed"
 

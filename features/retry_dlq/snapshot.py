@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from data_plane.log.file_system import FileSystem
 from features.delayed.runs import (
-    DIGEST_BYTES,
     ENTRY,
     FileRun,
     MemoryRun,
@@ -26,6 +25,7 @@ from features.delayed.runs import (
 )
 from features.fold_manifest import ManifestForm, sealed
 from features.retry_dlq.positions import RUN_SUFFIX, FrozenPositions
+from features.run_files import DIGEST_BYTES
 
 SNAPSHOT_SUFFIX: Final = ".nacked"
 NOTHING: Final = -1

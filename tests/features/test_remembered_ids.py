@@ -13,7 +13,6 @@ from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 from features.dedup import snapshot
 from features.dedup.id_runs import (
-    CHUNK_ENTRIES,
     ENTRY,
     digest_of,
     entries_of,
@@ -23,6 +22,7 @@ from features.dedup.id_runs import (
 )
 from features.dedup.remembered_ids import Place, RememberedIds, UpkeepJob
 from features.dedup.snapshot import runs_named_in
+from features.run_files import CHUNK_ENTRIES
 
 FOLDER = "/log"
 # So few that a short history has all of it.
