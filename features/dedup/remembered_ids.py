@@ -25,7 +25,7 @@ Deliberately absent: the log (fold.py), the window (judgement.py), when upkeep i
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from data_plane.log.file_system import FileSystem
@@ -38,6 +38,7 @@ from features.dedup.id_runs import (
     find_in_run,
     write_run,
 )
+from features.run_merging import NamedInSnapshots, enough_of_a_size, write_merged
 
 # Some 250 bytes each.
 GROUP_IDS: Final = 2_048
@@ -49,9 +50,6 @@ GROUPS_MAX: Final = 64
 # (offset, time in ms) of a record.
 Place = tuple[int, int]
 Places = dict[bytes, Place]
-
-# The names of run files that snapshots in a folder refer to. In a worker thread; raises OSError.
-NamedInSnapshots = Callable[[FileSystem, str], set[str]]
 
 
 class Group(NamedTuple):
@@ -231,14 +229,7 @@ class RememberedIds:
         )
 
     def _runs_to_merge(self) -> tuple[IdRun, ...]:
-        by_size: dict[int, list[IdRun]] = {}
-        for run in self.runs:
-            size = max(run.size // self._group_ids, 1).bit_length() // 3
-            by_size.setdefault(size, []).append(run)
-        for size in sorted(by_size):
-            if len(by_size[size]) >= self._merged:
-                return tuple(by_size[size])
-        return ()
+        return enough_of_a_size(self.runs, self._group_ids, self._merged)
 
     def upkeep_job(self, named_in_snapshots: NamedInSnapshots, before_ms: int) -> UpkeepJob | None:
         """What is to be done now, one at a time; None for nothing. What is older than `before_ms`
@@ -290,18 +281,21 @@ class UpkeepJob:
 
     def run(self) -> None:
         """Raises OSError."""
-        # First, so that a snapshot which goes meanwhile counts: a cut may have begun with it.
-        kept = self._kept_names | self._named_in_snapshots(self._fs, self._folder)
+        self.result = write_merged(
+            self._fs,
+            self._folder,
+            RUN_SUFFIX,
+            self._kept_names,
+            self._named_in_snapshots,
+            self._write,
+        )
+        self.is_done = True
+
+    def _write(self) -> IdRun | None:
         parts = [_sorted_entries(group) for group in self.groups]
         parts += [entries_of(self._fs, self._folder, run) for run in self.runs]
         entries = self._newest(heapq.merge(*parts))
-        self.result = write_run(self._fs, self._folder, entries)
-        if self.result is not None:
-            kept.add(self.result.name)
-        for name in self._fs.list_directory(self._folder):
-            if name.endswith(RUN_SUFFIX) and name not in kept:
-                self._fs.unlink(f"{self._folder}/{name}")
-        self.is_done = True
+        return write_run(self._fs, self._folder, entries)
 
     def _newest(self, entries: Iterable[IdEntry]) -> Iterator[IdEntry]:
         """Of each id, by its highest offset, if that is young enough."""

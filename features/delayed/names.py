@@ -24,13 +24,13 @@ the record.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from data_plane.log.file_system import FileSystem
 from features.delayed.run_search import RunSearch
 from features.delayed.runs import Entry, FileRun, Run, entries_of, memory_run, write_run
+from features.run_merging import NamedInSnapshots, enough_of_a_size, write_merged
 
 RUN_SUFFIX: Final = ".delayed-names"
 RUN_ENTRIES: Final = 4_096
@@ -43,8 +43,6 @@ DUE_BITS: Final = 42
 DUE_MAX_MS: Final = (1 << DUE_BITS) - 1
 # Messages of a name that a command may concern.
 FOUND_MAX: Final = 10_000
-
-NamedInSnapshots = Callable[[FileSystem, str], set[str]]
 
 
 def offset_name(offset: int) -> bytes:
@@ -151,14 +149,7 @@ class Names:
     def _to_merge(self) -> tuple[Run, ...]:
         if self._in_runs > 2 * self._merged_size + 2 * self._runs_merged * self._run_entries:
             return self.runs
-        by_size: dict[int, list[Run]] = {}
-        for run in self.runs:
-            size = max(run.size // self._run_entries, 1).bit_length() // 3
-            by_size.setdefault(size, []).append(run)
-        for size in sorted(by_size):
-            if len(by_size[size]) >= self._runs_merged:
-                return tuple(by_size[size])
-        return ()
+        return enough_of_a_size(self.runs, self._run_entries, self._runs_merged)
 
     def upkeep_job(
         self, first_due_ms: int | None, named_in_snapshots: NamedInSnapshots
@@ -215,16 +206,19 @@ class NamesJob:
 
     def run(self) -> None:
         """Raises OSError."""
-        # First, so that a snapshot which goes meanwhile counts: a cut may have begun with it.
-        kept = self._kept_names | self._named_in_snapshots(self._fs, self._folder)
+        self.result = write_merged(
+            self._fs,
+            self._folder,
+            RUN_SUFFIX,
+            self._kept_names,
+            self._named_in_snapshots,
+            self._write,
+        )
+        self.is_done = True
+
+    def _write(self) -> FileRun | None:
         parts = [entries_of(self._fs, self._folder, run, 0) for run in self.merged]
         entries = (
             entry for entry in heapq.merge(*parts) if entry[0] & DUE_MAX_MS >= self._floor_ms
         )
-        self.result = write_run(self._fs, self._folder, entries, RUN_SUFFIX)
-        if self.result is not None:
-            kept.add(self.result.name)
-        for name in self._fs.list_directory(self._folder):
-            if name.endswith(RUN_SUFFIX) and name not in kept:
-                self._fs.unlink(f"{self._folder}/{name}")
-        self.is_done = True
+        return write_run(self._fs, self._folder, entries, RUN_SUFFIX)

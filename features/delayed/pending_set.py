@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 from weakref import WeakSet
 
@@ -49,6 +49,7 @@ from features.delayed.runs import (
     write_run,
 )
 from features.delayed.wheel import TimingWheel
+from features.run_merging import NamedInSnapshots, enough_of_a_size, write_merged
 
 # In the wheel: some 250 bytes each.
 NEAR_MAX: Final = 8_192
@@ -59,10 +60,6 @@ RUN_ENTRIES: Final = 4_096
 RUNS_MERGED: Final = 8
 # Entries of runs that are done or stale; beyond it all runs are merged.
 DONE_MAX: Final = 32_768
-
-
-# The names of run files that snapshots in a folder refer to. In a worker thread; raises OSError.
-NamedInSnapshots = Callable[[FileSystem, str], set[str]]
 
 
 class Watch:
@@ -281,14 +278,8 @@ class PendingSet:
     def _to_merge(self) -> tuple[OpenRun, ...]:
         if len(self._done) + self._stale_count > self._done_max:
             return self.runs
-        by_size: dict[int, list[OpenRun]] = {}
-        for one in self.runs:
-            size = max(one.size // self._run_entries, 1).bit_length() // 3
-            by_size.setdefault(size, []).append(one)
-        for size in sorted(by_size):
-            if len(by_size[size]) >= self._runs_merged:
-                return tuple(by_size[size])
-        return self._worn()
+        found = enough_of_a_size(self.runs, self._run_entries, self._runs_merged)
+        return found or self._worn()
 
     def _worn(self) -> tuple[OpenRun, ...]:
         """A run of which half is read and which, by an offset that it may have had once, holds on
@@ -415,16 +406,21 @@ class UpkeepJob:
     def run(self) -> None:
         """Raises OSError."""
         if self.merged:
-            # First, so that a snapshot which goes meanwhile counts: a cut may have begun with it.
-            kept = self._kept_names | self._named_in_snapshots(self._fs, self._folder)
-            entries = heapq.merge(*(self._entries(one) for one in self.merged))
-            self.result = write_run(self._fs, self._folder, self._pending(entries))
-            if self.result is not None:
-                kept.add(self.result.name)
-            self._remove_all_but(kept)
+            self.result = write_merged(
+                self._fs,
+                self._folder,
+                RUN_SUFFIX,
+                self._kept_names,
+                self._named_in_snapshots,
+                self._write,
+            )
         else:
             self._load()
         self.is_done = True
+
+    def _write(self) -> FileRun | None:
+        entries = heapq.merge(*(self._entries(one) for one in self.merged))
+        return write_run(self._fs, self._folder, self._pending(entries))
 
     def _entries(self, one: OpenRun) -> Iterator[Entry]:
         return entries_of(self._fs, self._folder, one.run, one.start)
@@ -456,10 +452,3 @@ class UpkeepJob:
         self.advanced = tuple(
             OpenRun(one.run, one.start + count) for one, count in zip(self.runs, taken, strict=True)
         )
-
-    def _remove_all_but(self, kept: set[str]) -> None:
-        """Files of runs that nobody refers to: what was merged, and what a crash or a cut has left
-        behind."""
-        for name in self._fs.list_directory(self._folder):
-            if name.endswith(RUN_SUFFIX) and name not in kept:
-                self._fs.unlink(f"{self._folder}/{name}")

@@ -22,7 +22,7 @@ Deliberately absent: the log (nacks.py), when upkeep is done, snapshots.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from data_plane.log.file_system import FileSystem
@@ -35,14 +35,12 @@ from features.delayed.runs import (
     memory_run,
     write_run,
 )
+from features.run_merging import NamedInSnapshots, enough_of_a_size, write_merged
 
 RUN_SUFFIX: Final = ".nacked-run"
 RUN_ENTRIES: Final = 4_096
 # So many runs of a size are merged, so at most so many are in memory but while a job runs.
 RUNS_MERGED: Final = 8
-
-# The names of run files that snapshots in a folder refer to. In a worker thread; raises OSError.
-NamedInSnapshots = Callable[[FileSystem, str], set[str]]
 
 
 class FrozenPositions(NamedTuple):
@@ -167,13 +165,9 @@ class Positions:
         return not self._is_job_running and bool(self._to_merge())
 
     def _to_merge(self) -> tuple[Run, ...]:
-        by_size: dict[int, list[Run]] = {}
-        for run in self.runs:
-            size = max(run.size // self._run_entries, 1).bit_length() // 3
-            by_size.setdefault(size, []).append(run)
-        for size in sorted(by_size):
-            if len(by_size[size]) >= self._runs_merged:
-                return tuple(by_size[size])
+        found = enough_of_a_size(self.runs, self._run_entries, self._runs_merged)
+        if found:
+            return found
         for run in self.runs:
             if 2 * (self.floor - run.key_min) > run.key_max - run.key_min:
                 return (run,)
@@ -226,14 +220,17 @@ class UpkeepJob:
 
     def run(self) -> None:
         """Raises OSError."""
-        # First, so that a snapshot which goes meanwhile counts: a cut may have begun with it.
-        kept = self.kept_names | self._named_in_snapshots(self._fs, self._folder)
+        self.result = write_merged(
+            self._fs,
+            self._folder,
+            RUN_SUFFIX,
+            self.kept_names,
+            self._named_in_snapshots,
+            self._write,
+        )
+        self.is_done = True
+
+    def _write(self) -> FileRun | None:
         parts = [entries_of(self._fs, self._folder, run, 0) for run in self.merged]
         entries = (entry for entry in heapq.merge(*parts) if entry[0] >= self._floor)
-        self.result = write_run(self._fs, self._folder, entries, RUN_SUFFIX)
-        if self.result is not None:
-            kept.add(self.result.name)
-        for name in self._fs.list_directory(self._folder):
-            if name.endswith(RUN_SUFFIX) and name not in kept:
-                self._fs.unlink(f"{self._folder}/{name}")
-        self.is_done = True
+        return write_run(self._fs, self._folder, entries, RUN_SUFFIX)
