@@ -4,30 +4,44 @@ leaders and followers alike.
 Invariants
 - Nothing is forgotten while the date is in doubt, nor before the window and SLACK_MS are over: the
   next leader's clock may be behind.
-- One job at a time works on the files of a folder, also when its log has been cut meanwhile and has
-  another fold.
 
-Deliberately absent: what is to be done (remembered_ids.py).
+Deliberately absent: what is to be done (remembered_ids.py), and the threads (fold_upkeep.py).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from data_plane.broker.services import Services
-from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import Log
 from data_plane.wire.kernel_types import IDS_FLAG
 from features.dedup.fold import MessageIds, fold_of
+from features.dedup.remembered_ids import RememberedIds
 from features.dedup.snapshot import runs_named_in
+from features.fold_upkeep import Job, Upkeep
 
 SWEEP_INTERVAL_MS: Final = 2_000
 SWEPT_PER_TICK_MAX: Final = 500
-JOBS_AT_ONCE_MAX: Final = 2
 # Ids stay for so long after their window: clocks of leaders may differ.
 SLACK_MS: Final = 60_000
 # Before it nothing is: the date is in doubt.
 NEVER_MS: Final = 0
+
+
+class _Upkept(NamedTuple):
+    """The ids of a log, and before when they are to be forgotten."""
+
+    ids: RememberedIds
+    before_ms: Callable[[], int]
+
+    @property
+    def wants_upkeep(self) -> bool:
+        return self.ids.wants_upkeep
+
+    def upkeep_job(self) -> tuple[Job, Callable[[], None]] | None:
+        job = self.ids.upkeep_job(runs_named_in, self.before_ms())
+        return None if job is None else (job, lambda: self.ids.finish(job))
 
 
 class Forgetting:
@@ -35,7 +49,7 @@ class Forgetting:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._folders: set[str] = set()
+        self._upkeep = Upkeep(services)
         self._to_sweep: list[Log] = []
         self._sweep_ms = 0
         self._now_ms = 0
@@ -78,29 +92,10 @@ class Forgetting:
     def upkeep(self, log: Log, fold: MessageIds) -> None:
         """Have done what the fold wants. Where too much is under way nothing begins: the sweep
         looks again."""
-        ids = fold.ids
-        if not ids.wants_upkeep or log.folder in self._folders or self.is_stopped:
-            return
-        if len(self._folders) >= JOBS_AT_ONCE_MAX or log.log_directory.failure is not None:
-            return
-        job = ids.upkeep_job(runs_named_in, self._before_ms(log))
-        assert job is not None
-        self._folders.add(log.folder)
 
-        def work() -> None:
-            try:
-                job.run()
-            except OSError as error:
-                if not log.is_deleted_meanwhile(error):
-                    raise log.log_directory.fail(error) from error
+        def look_again() -> None:
+            if fold_of(log) is fold:
+                self.upkeep(log, fold)
 
-        def done(_: None, error: BaseException | None) -> None:
-            self._folders.discard(log.folder)
-            ids.finish(job)
-            if error is None:
-                if fold_of(log) is fold:
-                    self.upkeep(log, fold)
-            elif not isinstance(error, LogDirFailure):
-                raise error
-
-        self._services.executor.submit(work, done)
+        if not self.is_stopped:
+            self._upkeep.look(log, _Upkept(fold.ids, lambda: self._before_ms(log)), look_again)

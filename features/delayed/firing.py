@@ -34,7 +34,7 @@ from features.delayed.due_batch import DueBatch, make_due_batch
 from features.delayed.fold import DelayedMessages
 from features.delayed.metrics import DelayedMetrics
 from features.delayed.pending_set import PendingSet
-from features.delayed.upkeep import Upkeep
+from features.fold_upkeep import Upkeep
 
 # Records of a batch.
 BATCH_RECORDS_MAX: Final = 1_000

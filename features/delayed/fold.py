@@ -14,7 +14,7 @@ Invariants
 - While the log has hidden records, compaction leaves all of it: it would take them for values of
   their keys, and facts for superseded ones.
 
-Deliberately absent: firing (firing.py), upkeep of what is on the disk (upkeep.py).
+Deliberately absent: firing (firing.py), upkeep of what is on the disk (fold_upkeep.py).
 """
 
 from __future__ import annotations

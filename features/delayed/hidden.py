@@ -14,7 +14,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from data_plane.log.errors import AppendError
@@ -90,8 +90,14 @@ def hidden_form(
         headers = tuple(_stored(index, one, terms) for one in record.headers)
         delta = record.offset - header.base_offset
         stored.append(NewRecord(record.timestamp, record.key, record.value, headers, delta))
+    return hidden_batch(header, stored)
+
+
+def hidden_batch(header: BatchHeader, records: Sequence[NewRecord]) -> bytearray:
+    """These in the place of a client's batch with this header: with its producer, epoch, sequences
+    and codec, and hidden."""
     return build_batch(
-        stored,
+        records,
         base_offset=header.base_offset,
         compression=header.compression,
         producer_id=header.producer_id,

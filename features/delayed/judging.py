@@ -15,14 +15,15 @@ Deliberately absent: what is judged (judgement.py), and how commands are stored 
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from data_plane.broker.produce.judging import Judgement
 from data_plane.broker.produce.produce_checks import Checked
 from data_plane.broker.services import Services
 from data_plane.log.errors import AppendError, LogDeleted, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.kernel_types import HIDDEN_FLAG
-from data_plane.wire.records import NewRecord, build_batch, decode_batch
+from data_plane.wire.records import NewRecord, decode_batch
 from features.delayed.commands import (
     JUDGED_AT_HEADER,
     Command,
@@ -30,6 +31,7 @@ from features.delayed.commands import (
     encode_fact,
 )
 from features.delayed.fold import DelayedMessages
+from features.delayed.hidden import hidden_batch
 from features.delayed.judgement import Judged, judge
 from features.delayed.metrics import DelayedMetrics
 from features.delayed.stored_messages import StoredMessages
@@ -78,7 +80,7 @@ class _Judgement:
             if command is not None:
                 commands[index] = command
         try:
-            with StoredMessages(self._log, self._state, self._end_offset) as messages:
+            with closing(StoredMessages(self._log, self._state, self._end_offset)) as messages:
                 self._found = judge(commands, messages)
         except OSError as error:
             if self._log.is_deleted_meanwhile(error):
@@ -97,15 +99,7 @@ class _Judgement:
                 stored.append(
                     NewRecord(record.timestamp, record.key, record.value, record.headers, delta)
                 )
-        return build_batch(
-            stored,
-            base_offset=header.base_offset,
-            compression=header.compression,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            attributes=HIDDEN_FLAG,
-        )
+        return hidden_batch(header, stored)
 
     def _stored(self, command: Command, index: int, delta: int) -> NewRecord:
         """What is stored of it; nobody reads what else it has."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from typing import Final
 
@@ -137,7 +137,7 @@ class _View:
             entries = sorted((due_ms, offset) for offset, due_ms in part.items())
             parts.append(iter(entries[bisect_left(entries, first) :]))
         for run, start in pending.runs:
-            search = stack.enter_context(RunSearch(self._fs, self._log.folder, run))
+            search = stack.enter_context(closing(RunSearch(self._fs, self._log.folder, run)))
             there = search.entries(max(start, search.place_of(first)))
             parts.append(entry for entry in there if not passed.passes(entry))
         until_ms = _ALL_TIME_MS if wanted.until_ms is None else wanted.until_ms
@@ -154,7 +154,7 @@ class _View:
         for run, start in pending.runs:
             # Nothing is before the first edges, and all before the last ones.
             first, last = bisect_right(edges, run.key_min), bisect_right(edges, run.key_max)
-            with RunSearch(self._fs, self._log.folder, run) as search:
+            with closing(RunSearch(self._fs, self._log.folder, run)) as search:
                 place = 0
                 for number in range(first, last):
                     place = search.place_of((edges[number], 0), place)

@@ -26,7 +26,7 @@ Invariants
 - Of a pending offset there is one entry, beside stale ones. One that moved away and back may have
   the same entry in two runs: one of them is stale, whichever.
 
-Deliberately absent: the log (fold.py), when upkeep is done (upkeep.py), snapshots
+Deliberately absent: the log (fold.py), when upkeep is done (fold_upkeep.py), snapshots
 (snapshot.py), offsets that are added again after they were removed.
 """
 

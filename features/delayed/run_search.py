@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Final
 
 from data_plane.log.file_system import Buffer, File, FileSystem
@@ -37,17 +36,6 @@ class RunSearch:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-
-    def __enter__(self) -> RunSearch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def place_of(self, entry: Entry, from_place: int = 0) -> int:
         """How many entries are before `entry`, as bisect_left says it; at least `from_place`."""

@@ -10,7 +10,6 @@ In a worker thread. What cannot be read now refuses the batch with an error that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final
 
 from data_plane.log.errors import AppendError, LogDeleted, LogDirFailure, LogError, OffsetOutOfRange
@@ -55,17 +54,6 @@ class StoredMessages:
             search.close()
         if self._names is not None:
             self._names.close()
-
-    def __enter__(self) -> StoredMessages:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # The port
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from data_plane.wire.kernel_types import HIDDEN_FLAG
-from data_plane.wire.records import BatchHeader, Header, NewRecord, build_batch
+from data_plane.wire.records import BatchHeader, Header, NewRecord
 from features.delayed.fold import PRODUCED_AT_HEADER, SOURCE_HEADER
+from features.delayed.hidden import hidden_batch
 from features.delayed.times import DELAY_HEADER, DELIVER_AT_HEADER
 from features.retry_dlq.commands import (
     CONSUMER_HEADER,
@@ -68,15 +68,7 @@ def stored_batch(
         _record(timestamp, outcome, outlook)
         for timestamp, outcome in zip(timestamps, outcomes, strict=True)
     ]
-    return build_batch(
-        records,
-        base_offset=header.base_offset,
-        compression=header.compression,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        attributes=HIDDEN_FLAG,
-    )
+    return hidden_batch(header, records)
 
 
 def _record(timestamp: int, outcome: Outcome, outlook: Outlook) -> NewRecord:

@@ -24,7 +24,7 @@ from data_plane.log.log import FEATURE
 from data_plane.replica.partition import Partition
 from data_plane.wire.kernel_types import HIDDEN_FLAG
 from data_plane.wire.records import NewRecord, build_batch
-from features.delayed.upkeep import Upkeep
+from features.fold_upkeep import Upkeep
 from features.retry_dlq.nacks import FORGET_HEADER, Nacks
 from features.retry_dlq.positions import Positions
 from features.retry_dlq.sender import nacks_of

@@ -4,6 +4,7 @@ memory or on the disk, through restarts; and the index of names by itself."""
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -271,7 +272,7 @@ def test_a_run_is_searched_by_halves(size: int) -> None:
     written = write_run(fs, FOLDER, iter(entries))
     assert written is not None
     for run in (written, memory_run(entries)):
-        with RunSearch(fs, FOLDER, run) as search:
+        with closing(RunSearch(fs, FOLDER, run)) as search:
             for wanted in {*entries, (0, 0), (0, 9), (size, size), (3, 1)}:
                 before = [entry for entry in entries if entry < wanted]
                 assert search.place_of(wanted) == len(before)

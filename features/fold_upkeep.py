@@ -1,10 +1,10 @@
-"""Upkeep of what is pending: runs are loaded and merged by threads, on leaders and followers alike.
+"""Upkeep of folds with files of their own, by threads: on leaders and followers alike.
 
 Invariants
 - One job at a time works on the files of a folder, also when its log has been cut meanwhile and has
   another fold.
 
-Deliberately absent: what is to be done (pending_set.py).
+Deliberately absent: what is to be done (each fold's), and when it is looked for.
 """
 
 from __future__ import annotations
