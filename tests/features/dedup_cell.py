@@ -10,19 +10,17 @@ What must hold, whatever happens:
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FACTS_FLAG
-from data_plane.wire.records import Record, decode_batch, iter_batch_headers
-from features.catalogue import FEATURES
+from data_plane.wire.records import Record
 from features.dedup.fold import fold_of
 from features.delayed.hidden import FILLER_HEADER
 from tests.broker.broker_player import Pending
-from tests.broker.cell_player import TOPIC, CellPlayer
+from tests.broker.cell_player import TOPIC
 from tests.features.dedup_player import ID, Message, Sequence, batch_of, produced
-from tests.features.delayed_cell import OffClock
+from tests.features.faulty_cell import FaultyCell, OffClock, batches_of, play_to_its_end
 
 WINDOW_MS = 150
 SKEW_MS_MAX = 20
@@ -56,12 +54,11 @@ class Sent:
     is_repeated: bool = False
 
 
-class DedupCell:
+class DedupCell(FaultyCell):
     """One history."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.cell = CellPlayer(3, configs=CONFIGS, features=FEATURES)
+        super().__init__(seed, CONFIGS)
         for broker in self.cell.brokers.values():
             clock = OffClock()
             clock.off_ms = self.rng.choice([0, 0, -SKEW_MS_MAX, SKEW_MS_MAX])
@@ -73,20 +70,12 @@ class DedupCell:
         # What idempotent producers wait for.
         self.open: dict[int, Sent] = {}
 
-    @property
-    def now_ms(self) -> int:
-        return self.cell.now_ms
-
     def step(self) -> None:
         actions = [self.produce] * 6 + [self.produce_in_sequence] * 6 + [self.deliver] * 10
         actions += [self.work] * 14 + [self.pass_time] * 6
         actions += [self.elect, self.tell, self.cut, self.heal, self.roll, self.check_folds]
         self.rng.choice(actions)()
         self.take_answers()
-
-    def leaders(self) -> list[int]:
-        """Those that take themselves for the leader."""
-        return [one for one in self.cell.brokers if self.cell.replica(one).is_leader]
 
     def messages(self) -> list[Message]:
         """New ones; some have the ids of messages that were sent a moment ago, as of a client that
@@ -148,37 +137,8 @@ class DedupCell:
                     del self.open[producer_id]
                     self.next_sequences[producer_id] += len(sent.messages)
 
-    def deliver(self) -> None:
-        for _ in range(self.rng.randrange(1, 6)):
-            if self.cell.events:
-                self.cell.deliver()
-
-    def work(self) -> None:
-        """A thread of some broker has done something."""
-        broker = self.cell.brokers[self.rng.choice(list(self.cell.brokers))]
-        if broker.executor.queue:
-            broker.executor.run_one()
-            if self.rng.random() < 0.7:
-                broker.services.wakes.run(broker.now_ms)
-
-    def pass_time(self) -> None:
-        ms = self.rng.choice([1, 1, 2, 5, 40])
-        for broker in self.cell.brokers.values():
-            broker.pass_time(ms)
-
-    def elect(self) -> None:
-        """Another leader, of which not all hear at once. All are in sync, so it may be any."""
-        told = [one for one in self.cell.brokers if self.rng.random() < 0.6]
-        self.cell.change(leader=self.rng.choice(list(self.cell.brokers)), only=told)
-
-    def tell(self) -> None:
-        self.cell.tell()
-
-    def cut(self) -> None:
-        self.cell.cuts.add(frozenset(self.rng.sample(list(self.cell.brokers), 2)))
-
-    def heal(self) -> None:
-        self.cell.cuts.clear()
+    def is_woken(self) -> bool:
+        return self.rng.random() < 0.7
 
     def roll(self) -> None:
         log = self.cell.replica(self.rng.choice(list(self.cell.brokers))).log
@@ -188,9 +148,7 @@ class DedupCell:
     # The end
 
     def settle(self) -> None:
-        self.heal()
-        self.tell()
-        self.cell.run(2_500)
+        super().settle()
         self.take_answers()
 
     def check(self) -> None:
@@ -265,16 +223,10 @@ class DedupCell:
     def records(self, node_id: int) -> list[Record]:
         """All that is in the log; none is ever delivered by the broker."""
         log = self.cell.replica(node_id).log
-        found, offset = [], log.log_start_offset
-        while offset < log.log_end_offset:
-            read = log.read_cold(
-                offset, 1 << 20, max_offset=log.log_end_offset, at_least_one_batch=True
-            )
-            data = b"".join(bytes(buffer) for buffer in read.buffers)
-            for header in iter_batch_headers(data, 0, len(data)):
-                assert not header.attributes & FACTS_FLAG
-                found += decode_batch(data, header.position)
-            offset = read.next_offset
+        found = []
+        for header, records in batches_of(log, log.log_start_offset):
+            assert not header.attributes & FACTS_FLAG
+            found += records
         return found
 
 
@@ -284,9 +236,4 @@ def id_of(record: Record) -> bytes | None:
 
 def play(seed: int, steps: int = 250) -> DedupCell:
     """A history, to its end. Raises AssertionError."""
-    one = DedupCell(seed)
-    for _ in range(steps):
-        one.step()
-    one.settle()
-    one.check()
-    return one
+    return play_to_its_end(DedupCell(seed), steps)

@@ -12,10 +12,8 @@ What must hold, whatever happens:
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 
-from data_plane.log.log import Log
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import (
@@ -26,31 +24,17 @@ from data_plane.wire.records import (
     decode_batch,
     iter_batch_headers,
 )
-from features.catalogue import FEATURES
 from features.delayed.commands import Fact, decode_fact
 from features.delayed.firing import fold_of
 from features.delayed.fold import FACT_HEADERS, source_offset
 from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 from tests.broker.broker_player import Pending
-from tests.broker.cell_player import TOPIC, CellPlayer
+from tests.broker.cell_player import TOPIC
+from tests.features.faulty_cell import FaultyCell, OffClock, batches_of, play_to_its_end
 
 SKEW_MS_MAX = 50
 DELAY_MS_MAX = 2_000
 CONFIGS = {"tidewheel.headers": "true", "file.delete.delay.ms": "0"}
-
-
-class OffClock:
-    """A broker's date, which a history sets off, and how far that is from the store's."""
-
-    def __init__(self) -> None:
-        self.off_ms = 0
-
-    @property
-    def skew_ms(self) -> int:
-        return abs(self.off_ms)
-
-    def wall_ms(self, now_ms: int) -> int:
-        return now_ms + self.off_ms
 
 
 class Sent:
@@ -85,12 +69,11 @@ class Said:
         return int(part.error_code)
 
 
-class DelayedCell:
+class DelayedCell(FaultyCell):
     """One history."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.cell = CellPlayer(3, configs=CONFIGS, features=FEATURES)
+        super().__init__(seed, CONFIGS)
         self.clocks = {node_id: OffClock() for node_id in self.cell.brokers}
         for node_id, broker in self.cell.brokers.items():
             broker.services.wall_clock = self.clocks[node_id]  # type: ignore[assignment]
@@ -102,20 +85,12 @@ class DelayedCell:
         self.delivered: set[bytes] = set()
         self.thinned_count = 0
 
-    @property
-    def now_ms(self) -> int:
-        return self.cell.now_ms
-
     def step(self) -> None:
         actions = [self.produce] * 6 + [self.command] * 4 + [self.deliver] * 10 + [self.work] * 10
         actions += [self.pass_time] * 8 + [self.read] * 3
         actions += [self.thin] * 3
         actions += [self.elect, self.tell, self.cut, self.heal, self.set_clock, self.forget_old]
         self.rng.choice(actions)()
-
-    def leaders(self) -> list[int]:
-        """Those that take themselves for the leader."""
-        return [one for one in self.cell.brokers if self.cell.replica(one).is_leader]
 
     def produce(self) -> None:
         leaders = self.leaders()
@@ -150,7 +125,7 @@ class DelayedCell:
         log = self.cell.replica(node_id).log
         known = [
             record
-            for header, records in self.batches_of(log, log.log_start_offset)
+            for header, records in batches_of(log, log.log_start_offset)
             if header.attributes & HIDDEN_FLAG
             for record in records
             if DELIVER_AT_HEADER in dict(record.headers)
@@ -172,37 +147,6 @@ class DelayedCell:
         if due_ms is not None:
             # Whether it is delivered before its time is the log's to say (Told).
             self.due_ms[value] = min(self.due_ms[value], due_ms)
-
-    def deliver(self) -> None:
-        for _ in range(self.rng.randrange(1, 6)):
-            if self.cell.events:
-                self.cell.deliver()
-
-    def work(self) -> None:
-        """A thread of some broker has done something."""
-        broker = self.cell.brokers[self.rng.choice(list(self.cell.brokers))]
-        if broker.executor.queue:
-            broker.executor.run_one()
-            broker.services.wakes.run(broker.now_ms)
-
-    def pass_time(self) -> None:
-        ms = self.rng.choice([1, 1, 2, 5, 40])
-        for broker in self.cell.brokers.values():
-            broker.pass_time(ms)
-
-    def elect(self) -> None:
-        """Another leader, of which not all hear at once. All are in sync, so it may be any."""
-        told = [one for one in self.cell.brokers if self.rng.random() < 0.6]
-        self.cell.change(leader=self.rng.choice(list(self.cell.brokers)), only=told)
-
-    def tell(self) -> None:
-        self.cell.tell()
-
-    def cut(self) -> None:
-        self.cell.cuts.add(frozenset(self.rng.sample(list(self.cell.brokers), 2)))
-
-    def heal(self) -> None:
-        self.cell.cuts.clear()
 
     def set_clock(self) -> None:
         clock = self.rng.choice(list(self.clocks.values()))
@@ -272,9 +216,7 @@ class DelayedCell:
         """Faults end, and all that was given for later becomes due."""
         for clock in self.clocks.values():
             clock.off_ms = 0
-        self.heal()
-        self.tell()
-        self.cell.run(2_500)
+        super().settle()
 
     def check(self) -> None:
         (leader,) = self.leaders()
@@ -315,20 +257,7 @@ class DelayedCell:
     def batches(self, node_id: int) -> list[tuple[BatchHeader, list[Record]]]:
         """All that is on the disk from where all have their log start."""
         starts = [self.cell.replica(one).log.log_start_offset for one in self.cell.brokers]
-        return self.batches_of(self.cell.replica(node_id).log, max(starts))
-
-    @staticmethod
-    def batches_of(log: Log, offset: int) -> list[tuple[BatchHeader, list[Record]]]:
-        found = []
-        while offset < log.log_end_offset:
-            read = log.read_cold(
-                offset, 1 << 20, max_offset=log.log_end_offset, at_least_one_batch=True
-            )
-            data = b"".join(bytes(buffer) for buffer in read.buffers)
-            for header in iter_batch_headers(data, 0, len(data)):
-                found.append((header._replace(position=0), decode_batch(data, header.position)))
-            offset = read.next_offset
-        return found
+        return list(batches_of(self.cell.replica(node_id).log, max(starts)))
 
 
 class Told:
@@ -379,9 +308,4 @@ class Told:
 
 def play(seed: int, steps: int = 250) -> DelayedCell:
     """A history, to its end. Raises AssertionError."""
-    one = DelayedCell(seed)
-    for _ in range(steps):
-        one.step()
-    one.settle()
-    one.check()
-    return one
+    return play_to_its_end(DelayedCell(seed), steps)

@@ -8,7 +8,6 @@ and byte for byte: those who stay with it through all elections, and in the end 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -24,13 +23,13 @@ from data_plane.log.segment import Segment
 from data_plane.log.side_files import read_side_file
 from data_plane.wire.compression import Compression
 from data_plane.wire.records import NewRecord, build_batch, decode_batch, iter_batch_headers
-from features.catalogue import FEATURES
 from features.filtering import tag_index, tag_indexes
 from features.filtering.language import parse_filter
 from features.filtering.tag_index import SegmentTags
 from features.filtering.tag_indexes import SIDE_NAME, IndexJob, TagIndexes
 from tests.broker.broker_player import BrokerPlayer
-from tests.broker.cell_player import TOPIC, TOPIC_ID, CellPlayer
+from tests.broker.cell_player import TOPIC, TOPIC_ID
+from tests.features.faulty_cell import FaultyCell, play_to_its_end
 from tests.features.tagged_log import PlainFilter
 
 FILTERS = {"rare": "rare", "some": "a and not b", "most": "not rare"}
@@ -79,12 +78,13 @@ class Reader:
         return self.position > before
 
 
-class SubscribedCell:
+class SubscribedCell(FaultyCell):
     """One history."""
 
+    delivered_max = 7
+
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.cell = CellPlayer(3, configs=CONFIGS, features=FEATURES)
+        super().__init__(seed, CONFIGS)
         for number, (name, text) in enumerate(FILTERS.items()):
             configs = {"tidewheel.source": TOPIC, "tidewheel.filter": text}
             own = self.cell.image.topics_by_id[TOPIC_ID].partitions
@@ -93,10 +93,6 @@ class SubscribedCell:
             )
         self.readers = [Reader(name) for name in FILTERS]
         self.values_count = self.elections_count = 0
-
-    def leaders(self) -> list[int]:
-        """Those that take themselves for the leader."""
-        return [one for one in self.cell.brokers if self.cell.replica(one).is_leader]
 
     def step(self) -> None:
         actions = [self.produce] * 10 + [self.deliver] * 12 + [self.work] * 10
@@ -124,23 +120,6 @@ class SubscribedCell:
             batch = build_batch(records, compression=codec)
             self.cell.brokers[node_id].produce(TOPIC, [], batch=batch)
 
-    def deliver(self) -> None:
-        for _ in range(self.rng.randrange(1, 8)):
-            if self.cell.events:
-                self.cell.deliver()
-
-    def work(self) -> None:
-        """A thread of some broker has done something."""
-        broker = self.cell.brokers[self.rng.choice(list(self.cell.brokers))]
-        if broker.executor.queue:
-            broker.executor.run_one()
-            broker.services.wakes.run(broker.now_ms)
-
-    def pass_time(self) -> None:
-        ms = self.rng.choice([1, 1, 2, 5, 40])
-        for broker in self.cell.brokers.values():
-            broker.pass_time(ms)
-
     def read(self) -> None:
         for node_id in self.leaders():
             self.rng.choice(self.readers).fetch(
@@ -148,29 +127,13 @@ class SubscribedCell:
             )
 
     def elect(self) -> None:
-        """Another leader, of which not all hear at once. All are in sync, so it may be any."""
         self.elections_count += 1
-        told = [one for one in self.cell.brokers if self.rng.random() < 0.6]
-        self.cell.change(leader=self.rng.choice(list(self.cell.brokers)), only=told)
+        super().elect()
 
     def roll(self) -> None:
         self.cell.replica(self.rng.choice(list(self.cell.brokers))).log.roll()
 
-    def tell(self) -> None:
-        self.cell.tell()
-
-    def cut(self) -> None:
-        self.cell.cuts.add(frozenset(self.rng.sample(list(self.cell.brokers), 2)))
-
-    def heal(self) -> None:
-        self.cell.cuts.clear()
-
     # The end
-
-    def settle(self) -> None:
-        self.heal()
-        self.tell()
-        self.cell.run(2_500)
 
     def check(self) -> None:
         for node_id in self.cell.brokers:
@@ -224,12 +187,7 @@ def plainly_shown(log: Log, text: str, start: int) -> bytes:
 
 def play(seed: int, steps: int = 400) -> SubscribedCell:
     """A history, to its end. Raises AssertionError."""
-    one = SubscribedCell(seed)
-    for _ in range(steps):
-        one.step()
-    one.settle()
-    one.check()
-    return one
+    return play_to_its_end(SubscribedCell(seed), steps)
 
 
 @pytest.mark.parametrize("seed", range(12))
