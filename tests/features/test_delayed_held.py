@@ -12,7 +12,8 @@ from features.delayed import held
 from features.delayed.held import BLOCK_BITS, HeldMessages, Window
 from features.delayed.runs import RUN_SUFFIX
 from features.delayed.snapshot import runs_named_in
-from tests.features.test_pending_set import FOLDER, RUNS_MERGED, World
+from tests.features.run_world import FOLDER
+from tests.features.test_pending_set import RUNS_MERGED, World
 
 BLOCK = 1 << BLOCK_BITS
 

@@ -7,34 +7,28 @@ import random
 
 import pytest
 
-from data_plane.log.file_system import SyncSite
-from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
+from data_plane.log.sim_file_system import SimFileSystem
 from features.delayed.runs import find_keys, memory_run, open_run, write_run
 from features.retry_dlq import snapshot
 from features.retry_dlq.positions import RUN_SUFFIX, Positions, UpkeepJob, entries_in
 from features.retry_dlq.snapshot import DeadLetters, FoldState, runs_named_in
+from tests.features.run_world import FOLDER, RunWorld
 
-FOLDER = "/log"
 # So few that a short history has all of it.
 RUN_ENTRIES, RUNS_MERGED = 8, 3
 
 
-class World:
+class World(RunWorld[UpkeepJob, tuple[dict[int, int], int]]):
     """A set on a disk, what is to be in it, and its snapshots, as a log would keep them."""
 
+    snapshot_suffix = snapshot.SNAPSHOT_SUFFIX
+
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.fs = SimFileSystem()
-        self.fs.make_directory(FOLDER)
-        self.fs.sync_directory("/", SyncSite.DATA_FOLDER)
+        super().__init__(seed)
         self.next_stored = 0
         self.expected: dict[int, int] = {}
         self.floor = 0
-        self.snapshots: dict[int, tuple[dict[int, int], int]] = {}
-        self.snapshots_count = 0
-        self.job: UpkeepJob | None = None
         self.positions = self.empty()
-        self.merges_count = 0
 
     def empty(self) -> Positions:
         return Positions(self.fs, FOLDER, run_entries=RUN_ENTRIES, runs_merged=RUNS_MERGED)
@@ -66,16 +60,11 @@ class World:
         assert frozen.find(self.fs, FOLDER, asked) == expected & set(asked)
         self.positions.thaw(frozen)
 
-    def work(self) -> None:
-        """Begin upkeep, or do a part of what has begun."""
-        if self.job is None:
-            self.job = self.positions.upkeep_job(runs_named_in)
-            if self.job is not None:
-                self.job.kept_names = self.positions.kept_names()
-        elif not self.job.is_done:
-            self.job.run()
-        else:
-            self.finish()
+    def begin(self) -> UpkeepJob | None:
+        job = self.positions.upkeep_job(runs_named_in)
+        if job is not None:
+            job.kept_names = self.positions.kept_names()
+        return job
 
     def finish(self) -> None:
         assert self.job is not None
@@ -86,35 +75,11 @@ class World:
     def take_snapshot(self) -> None:
         frozen, expected = self.positions.freeze(), dict(self.expected)
         floor = self.floor
-        if self.rng.random() < 0.5:
-            # It is written later.
-            self.add()
-            self.work()
-        self.snapshots_count += 1
-        number = self.snapshots_count
-        file = self.fs.open(self.path(number), create=True)
+        self.go_on_before_writing()
         nothing = self.empty().freeze()
-        file.write_at(0, snapshot.encode(FoldState(frozen, nothing, DeadLetters(-1, 0))))
-        self.fs.sync_data(file, SyncSite.SNAPSHOT)
-        self.fs.sync_directory(FOLDER, SyncSite.SEGMENT_FOLDER)
+        data = snapshot.encode(FoldState(frozen, nothing, DeadLetters(-1, 0)))
+        self.write_snapshot(data, (expected, floor))
         self.positions.thaw(frozen)
-        self.snapshots[number] = expected, floor
-
-    def drop_snapshot(self) -> None:
-        if len(self.snapshots) > 2:
-            number = min(self.snapshots)
-            del self.snapshots[number]
-            self.fs.unlink(self.path(number))
-
-    def cut(self) -> None:
-        """Back to some snapshot, whatever is under way; later ones go."""
-        if not self.snapshots or self.job is not None:
-            return
-        number = self.rng.choice(list(self.snapshots))
-        self.restore(number)
-        for later in [one for one in self.snapshots if one > number]:
-            del self.snapshots[later]
-            self.fs.unlink(self.path(later))
 
     def restore(self, number: int) -> None:
         data = self.fs.read_file(self.path(number))
@@ -122,9 +87,6 @@ class World:
         self.positions.restore(snapshot.decode(data, self.fs, FOLDER).of_source)
         expected, self.floor = self.snapshots[number]
         self.expected = dict(expected)
-
-    def path(self, number: int) -> str:
-        return f"{FOLDER}/{number:020d}{snapshot.SNAPSHOT_SUFFIX}"
 
     def check(self) -> None:
         positions, expected = self.positions, self.expected
@@ -148,12 +110,7 @@ class World:
 @pytest.mark.parametrize("seed", range(40))
 def test_it_has_what_was_added_and_not_forgotten(seed: int) -> None:
     world = World(seed)
-    for number in range(600):
-        world.step()
-        world.check()
-        if number % 40 == 0:
-            world.check_entries()
-    world.check_entries()
+    world.play()
 
 
 def test_what_histories_reach() -> None:
@@ -168,23 +125,7 @@ def test_what_histories_reach() -> None:
 def test_after_a_power_loss_at_any_operation_each_snapshot_is_whole(seed: int) -> None:
     rng = random.Random(f"power {seed}")
     world = World(seed)
-    world.fs.power_loss_at = world.fs.operations + rng.randrange(1, 150)
-    try:
-        for _ in range(2_000):
-            world.step()
-    except PowerLoss:
-        pass
-    else:
-        pytest.fail("nothing was written")
-    world.fs.power_loss(rng)
-    world.job = None
-    for number in list(world.snapshots):
-        world.restore(number)
-        world.check_entries()
-    for _ in range(200):
-        world.step()
-        world.check()
-    world.check_entries()
+    world.lose_power_and_go_on(rng, 150)
 
 
 def test_what_is_forgotten_does_not_hold_the_log() -> None:

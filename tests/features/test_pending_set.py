@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from data_plane.log.file_system import SyncSite
-from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
+from data_plane.log.sim_file_system import SimFileSystem
 from features.delayed import snapshot
 from features.delayed.names import FrozenNames
 from features.delayed.outcomes import Outcomes
@@ -16,8 +15,8 @@ from features.delayed.pending_entries import FrozenPending, entries_in
 from features.delayed.pending_set import PendingSet, UpkeepJob
 from features.delayed.runs import RUN_SUFFIX, entries_of, memory_run, open_run, write_run
 from features.delayed.snapshot import FoldState, runs_named_in
+from tests.features.run_world import FOLDER, RunWorld
 
-FOLDER = "/log"
 # So few that a short history has all of it.
 NEAR_MAX, NEAR_LOW, RUN_ENTRIES, RUNS_MERGED, DONE_MAX = 16, 4, 8, 3, 6
 
@@ -26,25 +25,20 @@ def state_of(frozen: FrozenPending, hidden_from: int = -1, hidden_end: int = -1)
     return FoldState(hidden_from, hidden_end, frozen, FrozenNames((), ()), Outcomes())
 
 
-class World:
+class World(RunWorld[UpkeepJob, dict[int, int]]):
     """A pending set on a disk, what is to be in it, and its snapshots, as a log would keep them."""
 
+    snapshot_suffix = snapshot.SNAPSHOT_SUFFIX
+
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.fs = SimFileSystem()
-        self.fs.make_directory(FOLDER)
-        self.fs.sync_directory("/", SyncSite.DATA_FOLDER)
+        super().__init__(seed)
         self.now_ms = 1_000
         self.next_offset = 0
         self.expected: dict[int, int] = {}
         # When those that were moved were due.
         self.times: dict[int, list[int]] = {}
-        # Those that are durable, by their number.
-        self.snapshots: dict[int, dict[int, int]] = {}
-        self.snapshots_count = 0
-        self.job: UpkeepJob | None = None
         self.pending = self.empty()
-        self.merges_count = self.loads_count = 0
+        self.loads_count = 0
 
     def empty(self) -> PendingSet:
         return PendingSet(
@@ -90,14 +84,8 @@ class World:
             self.pending.move(offset, due_ms, new_due_ms)
             self.expected[offset] = new_due_ms
 
-    def work(self) -> None:
-        """Begin upkeep, or do a part of what has begun."""
-        if self.job is None:
-            self.job = self.pending.upkeep_job(runs_named_in)
-        elif not self.job.is_done:
-            self.job.run()
-        else:
-            self.finish()
+    def begin(self) -> UpkeepJob | None:
+        return self.pending.upkeep_job(runs_named_in)
 
     def finish(self) -> None:
         assert self.job is not None
@@ -113,43 +101,15 @@ class World:
     def take_snapshot(self) -> None:
         frozen = self.pending.freeze()
         expected = dict(self.expected)
-        if self.rng.random() < 0.5:
-            # It is written later.
-            self.add()
-            self.work()
-        self.snapshots_count += 1
-        number = self.snapshots_count
-        file = self.fs.open(self.path(number), create=True)
-        file.write_at(0, snapshot.encode(state_of(frozen)))
-        self.fs.sync_data(file, SyncSite.SNAPSHOT)
-        self.fs.sync_directory(FOLDER, SyncSite.SEGMENT_FOLDER)
+        self.go_on_before_writing()
+        self.write_snapshot(snapshot.encode(state_of(frozen)), expected)
         self.pending.thaw(frozen)
-        self.snapshots[number] = expected
-
-    def drop_snapshot(self) -> None:
-        if len(self.snapshots) > 2:
-            number = min(self.snapshots)
-            del self.snapshots[number]
-            self.fs.unlink(self.path(number))
-
-    def cut(self) -> None:
-        """Back to some snapshot, whatever is under way; later ones go."""
-        if not self.snapshots or self.job is not None:
-            return
-        number = self.rng.choice(list(self.snapshots))
-        self.restore(number)
-        for later in [one for one in self.snapshots if one > number]:
-            del self.snapshots[later]
-            self.fs.unlink(self.path(later))
 
     def restore(self, number: int) -> None:
         data = self.fs.read_file(self.path(number))
         self.pending = self.empty()
         self.pending.restore(snapshot.decode(data, self.fs, FOLDER).pending)
         self.expected = dict(self.snapshots[number])
-
-    def path(self, number: int) -> str:
-        return f"{FOLDER}/{number:020d}{snapshot.SNAPSHOT_SUFFIX}"
 
     def check(self) -> None:
         pending, expected = self.pending, self.expected
@@ -194,12 +154,7 @@ class World:
 @pytest.mark.parametrize("seed", range(40))
 def test_it_has_what_was_added_and_not_removed(seed: int) -> None:
     world = World(seed)
-    for number in range(600):
-        world.step()
-        world.check()
-        if number % 40 == 0:
-            world.check_entries()
-    world.check_entries()
+    world.play()
     world.now_ms = 0
     world.pending, frozen = world.empty(), world.pending.freeze()
     # In wheels at which no time has passed, so that all comes due in order.
@@ -221,23 +176,7 @@ def test_what_histories_reach() -> None:
 def test_after_a_power_loss_at_any_operation_each_snapshot_is_whole(seed: int) -> None:
     rng = random.Random(f"power {seed}")
     world = World(seed)
-    world.fs.power_loss_at = world.fs.operations + rng.randrange(1, 250)
-    try:
-        for _ in range(1_000):
-            world.step()
-    except PowerLoss:
-        pass
-    else:
-        pytest.fail("nothing was written")
-    world.fs.power_loss(rng)
-    world.job = None
-    for number in list(world.snapshots):
-        world.restore(number)
-        world.check_entries()
-    for _ in range(200):
-        world.step()
-        world.check()
-    world.check_entries()
+    world.lose_power_and_go_on(rng, 250)
 
 
 def test_what_it_never_had_is_not_looked_for_for_ever() -> None:

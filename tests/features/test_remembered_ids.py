@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.log.file_system import SyncSite
-from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
+from data_plane.log.sim_file_system import SimFileSystem
 from features.dedup import snapshot
 from features.dedup.id_runs import (
     ENTRY,
@@ -23,31 +22,26 @@ from features.dedup.id_runs import (
 from features.dedup.remembered_ids import Place, RememberedIds, UpkeepJob
 from features.dedup.snapshot import runs_named_in
 from features.run_files import CHUNK_ENTRIES
+from tests.features.run_world import FOLDER, RunWorld
 
-FOLDER = "/log"
 # So few that a short history has all of it.
 GROUP_IDS, MERGED = 6, 3
 IDS = [b"%d" % number for number in range(120)] + [b"x" * 64, b"\0", b"\xff" * 20]
 
 
-class World:
+class World(RunWorld[UpkeepJob, tuple[dict[bytes, Place], int]]):
     """A set on a disk, what is to be in it, and its snapshots, as a log would keep them."""
 
+    snapshot_suffix = snapshot.SNAPSHOT_SUFFIX
+
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.fs = SimFileSystem()
-        self.fs.make_directory(FOLDER)
-        self.fs.sync_directory("/", SyncSite.DATA_FOLDER)
+        super().__init__(seed)
         self.now_ms = 1_000
         self.next_offset = 0
         # What is older may be gone, or not.
         self.before_ms = 0
         self.expected: dict[bytes, Place] = {}
-        self.snapshots: dict[int, tuple[dict[bytes, Place], int]] = {}
-        self.snapshots_count = 0
-        self.job: UpkeepJob | None = None
         self.ids = self.empty()
-        self.merges_count = 0
 
     def empty(self) -> RememberedIds:
         return RememberedIds(self.fs, FOLDER, group_ids=GROUP_IDS, merged=MERGED)
@@ -96,14 +90,8 @@ class World:
                 is_new = place is not None and place[0] >= view.end_offset
                 assert self.ids.find_since(one, view.end_offset) == (place if is_new else None)
 
-    def work(self) -> None:
-        """Begin upkeep, or do a part of what has begun."""
-        if self.job is None:
-            self.job = self.ids.upkeep_job(runs_named_in, self.before_ms)
-        elif not self.job.is_done:
-            self.job.run()
-        else:
-            self.finish()
+    def begin(self) -> UpkeepJob | None:
+        return self.ids.upkeep_job(runs_named_in, self.before_ms)
 
     def finish(self) -> None:
         assert self.job is not None
@@ -113,34 +101,9 @@ class World:
 
     def take_snapshot(self) -> None:
         frozen, expected, before_ms = self.ids.freeze(), dict(self.expected), self.before_ms
-        if self.rng.random() < 0.5:
-            # It is written later.
-            self.add()
-            self.work()
-        self.snapshots_count += 1
-        number = self.snapshots_count
-        file = self.fs.open(self.path(number), create=True)
-        file.write_at(0, snapshot.encode(frozen))
-        self.fs.sync_data(file, SyncSite.SNAPSHOT)
-        self.fs.sync_directory(FOLDER, SyncSite.SEGMENT_FOLDER)
+        self.go_on_before_writing()
+        self.write_snapshot(snapshot.encode(frozen), (expected, before_ms))
         self.ids.thaw(frozen)
-        self.snapshots[number] = expected, before_ms
-
-    def drop_snapshot(self) -> None:
-        if len(self.snapshots) > 2:
-            number = min(self.snapshots)
-            del self.snapshots[number]
-            self.fs.unlink(self.path(number))
-
-    def cut(self) -> None:
-        """Back to some snapshot, whatever is under way; later ones go."""
-        if not self.snapshots or self.job is not None:
-            return
-        number = self.rng.choice(list(self.snapshots))
-        self.restore(number)
-        for later in [one for one in self.snapshots if one > number]:
-            del self.snapshots[later]
-            self.fs.unlink(self.path(later))
 
     def restore(self, number: int) -> None:
         self.ids = self.empty()
@@ -151,9 +114,6 @@ class World:
         ends = [offset + 1 for offset, _ in expected.values()]
         assert self.ids.end_offset <= max(ends, default=0)
         self.next_offset = max(ends, default=0)
-
-    def path(self, number: int) -> str:
-        return f"{FOLDER}/{number:020d}{snapshot.SNAPSHOT_SUFFIX}"
 
     def check(self) -> None:
         young = {one: at for one, at in self.expected.items() if at[1] >= self.before_ms}
@@ -172,12 +132,7 @@ class World:
 @pytest.mark.parametrize("seed", range(30))
 def test_it_has_what_was_added_and_not_forgotten(seed: int) -> None:
     world = World(seed)
-    for number in range(600):
-        world.step()
-        world.check()
-        if number % 40 == 0:
-            world.check_entries()
-    world.check_entries()
+    world.play()
     assert world.merges_count > 5
 
 
@@ -185,23 +140,7 @@ def test_it_has_what_was_added_and_not_forgotten(seed: int) -> None:
 def test_after_a_power_loss_at_any_operation_each_snapshot_is_whole(seed: int) -> None:
     rng = random.Random(f"power {seed}")
     world = World(seed)
-    world.fs.power_loss_at = world.fs.operations + rng.randrange(1, 150)
-    try:
-        for _ in range(2_000):
-            world.step()
-    except PowerLoss:
-        pass
-    else:
-        pytest.fail("nothing was written")
-    world.fs.power_loss(rng)
-    world.job = None
-    for number in list(world.snapshots):
-        world.restore(number)
-        world.check_entries()
-    for _ in range(200):
-        world.step()
-        world.check()
-    world.check_entries()
+    world.lose_power_and_go_on(rng, 150)
 
 
 def entries(count: int, seed: int = 0) -> list[tuple[bytes, int, int]]:
