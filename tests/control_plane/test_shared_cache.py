@@ -1,4 +1,4 @@
-"""The cache's connections are the process's, whatever context asks, and outlive a Valkey that dies."""
+"""Requests share the cache's connections, also after Valkey was killed and started again."""
 
 from __future__ import annotations
 
