@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_plane.broker.authorization.requirements import GUARDS
-from data_plane.broker.request.api import KeptRequest
+from data_plane.broker.request.api import CloseConnection, KeptRequest
 from data_plane.broker.request.principal import Principal
 from data_plane.cell.acls import (
     Acl,
@@ -386,3 +386,19 @@ def test_a_batch_that_is_answered_at_once_holds_up_no_other_of_its_connection() 
     for count in (1, 2):
         player.nack("0:0", connection=connection, **sent)
         assert len(released) == count
+
+
+def test_a_request_that_fails_at_once_gives_its_turn_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    player = RetryPlayer()
+    player.store(b"a")
+    taker = player.services.taker
+    assert taker is not None
+
+    def fail(*arguments: Any, **named: Any) -> Any:
+        raise OSError("no such device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(taker, "begin", fail)
+        with pytest.raises(CloseConnection, match="no such device"):
+            player.nack("0:0")
+    assert player.nack("0:0").error_code == ErrorCode.NONE

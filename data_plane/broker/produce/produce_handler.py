@@ -39,7 +39,7 @@ from data_plane.broker.produce.produce_response import (
     ZSTD_VERSION,
     Answers,
     PartitionAnswer,
-    describe_failures,
+    answer_nobody,
     encode_produce_response,
 )
 from data_plane.broker.produce.produce_rights import (
@@ -60,7 +60,6 @@ from data_plane.broker.request.api import (
     KeptRequest,
     RequestContext,
 )
-from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
@@ -72,7 +71,8 @@ from data_plane.wire.kernel_types import HIDDEN_FLAG, BatchHeader, ProducePartit
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
-# librdkafka before 2.12 does not compress where version 0 is not offered (KAFKA-18659).
+# librdkafka before 2.12 does not compress with gzip, snappy or lz4 where version 0 is not offered
+# (KAFKA-18659). As in Kafka, the connection of who uses a version below 3 is closed.
 ADVERTISED_MIN_VERSION = 0
 MAX_VERSION = 13
 
@@ -81,10 +81,7 @@ ACKS_NONE = 0
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, 1)
 RECORD_ERRORS_VERSION = 8
 PARTITIONS_MAX = 10_000
-# Then the other connections get their turn.
-PARTITIONS_AT_ONCE_MAX = 1_000
-
-
+PARTITIONS_AT_ONCE_MAX = 1_000  # Then the other connections get their turn.
 _NONE = int(ErrorCode.NONE)
 
 
@@ -93,7 +90,7 @@ class _Produce:
     batch, request and connection wait; what was found is taken up when the pass ends."""
 
     _next = 0
-    kept: KeptRequest | None = None
+    _kept: KeptRequest | None = None
     _found: Found = Nothing.ABANDONED
     _failure: BaseException | None = None
     _deferred: Deferred[list[Buffer]] | None = None
@@ -165,7 +162,7 @@ class _Produce:
                 self._work_elsewhere(lambda: Nothing.PAUSED)
                 return False
             topic, topic_id, piece, answer = todo[at]
-            if self.kept is not None and not may_still_append(self._context, topic, answer):
+            if self._kept is not None and not may_still_append(self._context, topic, answer):
                 self._leave_turn()
                 continue
             if not is_valid:
@@ -195,8 +192,8 @@ class _Produce:
             return True
         if taken is not None:
             self._keep()
-        if self.kept is not None:
-            start, end = start - self.kept.shift, end - self.kept.shift
+        if self._kept is not None:
+            start, end = start - self._kept.shift, end - self._kept.shift
         if taken is not None:
             return self._take(taken, partition, start, end, answer, now_ms)
         try:
@@ -330,10 +327,10 @@ class _Produce:
         self._work_elsewhere(work)
 
     def _keep(self) -> KeptRequest:
-        kept = self.kept
+        kept = self._kept
         if kept is None:
             kept = self._context.connection.keep(self._buf, self._position, self._end)
-            self.kept, self._buf = kept, kept.buf
+            self._kept, self._buf = kept, kept.buf
         return kept
 
     def _work_elsewhere(
@@ -361,8 +358,6 @@ class _Produce:
 
     def run(self, now_ms: int) -> None:
         """Take up what a thread has found, and go on."""
-        kept = self.kept
-        assert kept is not None
         found, self._found = self._found, Nothing.ABANDONED
         is_over = True
         try:
@@ -379,8 +374,7 @@ class _Produce:
             raise
         finally:
             if is_over:
-                self._leave_turn()
-                kept.release()
+                self.end()
 
     def _go_on(self, found: Found, now_ms: int) -> bool:
         if not isinstance(found, Nothing):
@@ -433,6 +427,12 @@ class _Produce:
             self._services.hidden_appended(partition)
         return True
 
+    def end(self) -> None:
+        """Give back what others wait for: the turn, and the connection."""
+        self._leave_turn()
+        if self._kept is not None:
+            self._kept.release()
+
     def _complete(self) -> None:
         answer, deferred = self.answer(), self._deferred
         if deferred is None:
@@ -456,9 +456,7 @@ class _Produce:
         answers = self._answers
         request_bytes = self._end - self._position
         if self._view.acks == ACKS_NONE:
-            if any(answer.error_code != _NONE for _, some in answers for answer in some):
-                raise CloseConnection(f"produce with acks=0 failed: {describe_failures(answers)}")
-            throttle_produce(self._services, self._context, request_bytes)
+            answer_nobody(self._services, self._context, answers, request_bytes)
             return None
         if not self._waiting:
             return encode_produce_response(self._services, self._context, answers, request_bytes)
@@ -483,11 +481,13 @@ def handle_produce(
 ) -> list[Buffer] | Deferred[list[Buffer]] | None:
     """The raw handler of Produce."""
     produce = _Produce(services, context, buf, position, end, now_ms)
-    if produce.append_rest(now_ms):
-        if produce.kept is not None:
-            produce.kept.release()
-        return produce.answer()
-    return produce.answer_later()
+    is_over = True
+    try:
+        is_over = produce.append_rest(now_ms)
+    finally:
+        if is_over:
+            produce.end()
+    return produce.answer() if is_over else produce.answer_later()
 
 
 def register(table: HandlerTable) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from data_plane.broker.cell.cell_view import own_image, reached_by
-from data_plane.broker.request.api import Buffer, RequestContext
+from data_plane.broker.request.api import Buffer, CloseConnection, RequestContext
 from data_plane.broker.request.frames import begin_frame
 from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
@@ -25,6 +25,7 @@ ZSTD_VERSION = 7
 
 _LEADER_ERRORS = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 _NO_LEADER = (-1, -1)
+_NONE = int(ErrorCode.NONE)
 
 
 class PartitionAnswer:
@@ -128,6 +129,15 @@ def encode_produce_response(
     is_throttling = services.quotas.is_active
     throttle_ms = throttle_produce(services, context, request_bytes) if is_throttling else 0
     return [kernel.encode_produce_response(bytes(head), version, topics, throttle_ms, endpoints)]
+
+
+def answer_nobody(
+    services: Services, context: RequestContext, answers: Answers, request_bytes: int
+) -> None:
+    """What acks=0 comes to. Raises CloseConnection for an error, as Kafka does."""
+    if any(answer.error_code != _NONE for _, some in answers for answer in some):
+        raise CloseConnection(f"produce with acks=0 failed: {describe_failures(answers)}")
+    throttle_produce(services, context, request_bytes)
 
 
 def node_endpoints(
