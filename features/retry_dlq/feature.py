@@ -2,7 +2,8 @@
 of the topics of dead letters, who takes what their readers send, and who sends dead letters on.
 
 They are not switched on yet: no broker supports a level of theirs (RETRY_LEVELS), so that none can
-be finalized, and Produce refuses them. First they have to outlive brokers that are killed.
+be finalized, and Produce refuses them. First random histories of a cell have to hold, and dead
+letters need a way back (redrive).
 """
 
 from __future__ import annotations
