@@ -1,9 +1,5 @@
 """What retries plug into a broker: properties of subscriptions, two folds of their own logs and one
 of the topics of dead letters, who takes what their readers send, and who sends dead letters on.
-
-They are not switched on yet: no broker supports a level of theirs (RETRY_LEVELS), so that none can
-be finalized, and Produce refuses them. First random histories of a cell have to hold, and dead
-letters need a way back (redrive).
 """
 
 from __future__ import annotations
@@ -30,11 +26,9 @@ def _plug_in(services: Services) -> None:
     services.components.append(RetryUpkeep(services))
 
 
-# What a broker will support.
-RETRY_LEVELS: Final = FeatureRange(RETRIES, 0, 1)
-
 RETRY: Final = Feature(
     add_properties=add_properties,
     fold_factories=(make_delays, make_nacks, make_arrivals),
     plug_in=_plug_in,
+    levels=FeatureRange(RETRIES, 0, 1),
 )

@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from data_plane.log.log_directory import CHECKPOINT_FILE
+from stack.broker_process import WITH_FEATURES
 from tests.faults.cell import Cell
-from tests.retrying_broker import WITH_RETRIES
 
 PARTITIONS = 3
 MESSAGES = 300
@@ -97,7 +97,7 @@ def has_noted_a_date(cell: Cell, broker: int) -> bool:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kills", [0, 2])
 def test_each_message_is_tried_and_then_dead_once(tmp_path: Path, kills: int) -> None:
-    with Cell(tmp_path, module=WITH_RETRIES, settings=CHECKPOINTS) as cell:
+    with Cell(tmp_path, module=WITH_FEATURES, settings=CHECKPOINTS) as cell:
         bootstrap = cell.bootstrap
         admin = AdminClient({"bootstrap.servers": bootstrap})
         orders = NewTopic("orders", PARTITIONS, 3, config={"tidewheel.headers": "true"})

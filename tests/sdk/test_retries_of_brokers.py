@@ -14,8 +14,8 @@ from tidewheel import App, Client, DeadLetter, Exponential, Message, ProducerRec
 from tidewheel.dead_letters import dead_letter_of
 from tidewheel.resumes import DEATHS_MAX, KILLS_MAX
 
+from stack.broker_process import WITH_FEATURES
 from tests.broker_process import BrokerProcess
-from tests.retrying_broker import WITH_RETRIES
 from tests.sdk.conftest import QUICK, until
 from tests.sdk.test_client_contract import take
 
@@ -66,7 +66,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "group.min.session.timeout.ms": "1000",
     }
     folder = tmp_path_factory.mktemp("retrying")
-    with BrokerProcess(folder, set=properties, module=WITH_RETRIES) as broker:
+    with BrokerProcess(folder, set=properties, module=WITH_FEATURES) as broker:
         yield broker.bootstrap
 
 
