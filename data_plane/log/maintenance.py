@@ -40,6 +40,7 @@ from data_plane.log.scrubber import Scrubber
 from data_plane.log.segment_age import AgeJob
 from data_plane.log.thinning import thinning_priority
 from data_plane.log.unflushed import Dirty
+from data_plane.log.vouched_date import VouchedDate
 
 LOGS_PER_TICK_MAX = 500
 # Loading a log reads its folder and walks its last segment.
@@ -103,6 +104,7 @@ class MaintainedLogs(Protocol):
     """A manager, as its background work sees it."""
 
     directories: list[LogDirectory]
+    vouched_date: VouchedDate
 
     def logs(self) -> list[Log]: ...
     def begin_checkpoint(self, directory: LogDirectory) -> CheckpointJob: ...
@@ -126,6 +128,8 @@ class Maintenance:
         self._expiration_due_ms = now_ms + config.producer_expiration_check_interval_ms
         self._expirations: Iterator[int] = iter(())
         self._is_checkpoint_hastened = False
+        # Whether a checkpoint was begun that has some date that was vouched for.
+        self._is_date_kept = False
         # Those that are still to look at logs.
         self._checkpoints: dict[LogDirectory, CheckpointJob] = {}
         self._compaction_due_ms = now_ms + config.cleaner_backoff_ms
@@ -314,6 +318,12 @@ class Maintenance:
         return since_ms >= 0 and now_ms - since_ms >= log.config.flush_ms
 
     def _checkpoint(self, now_ms: int) -> None:
+        is_date_known = self._manager.vouched_date.last_ms is not None
+        if is_date_known and not self._is_date_kept and not self._is_checkpoint_under_way:
+            # Whoever is killed soon has it then: without one the next process trusts no clock
+            # before that has stood, and whatever goes by the date waits so long.
+            self._is_date_kept = True
+            self._checkpoint_due_ms = now_ms
         if now_ms >= self._checkpoint_due_ms:
             self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms
             for directory in self._manager.directories:
@@ -332,6 +342,10 @@ class Maintenance:
                     else:
                         self._checkpoints[directory] = job
 
+    @property
+    def _is_checkpoint_under_way(self) -> bool:
+        return bool(self._checkpoints) or any(kind == "checkpoint" for kind, _ in self._in_flight)
+
     def _compact(self, now_ms: int, wall_ms: int) -> None:
         if now_ms < self._compaction_due_ms or ("compaction", None) in self._in_flight:
             return
@@ -345,7 +359,7 @@ class Maintenance:
             self._checkpoint_due_ms = now_ms
             self._checkpoint(now_ms)
             return
-        if self._checkpoints or any(kind == "checkpoint" for kind, _ in self._in_flight):
+        if self._is_checkpoint_under_way:
             return
         chosen = self._dirtiest(wall_ms)
         job: Job | None = None

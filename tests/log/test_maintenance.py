@@ -305,6 +305,18 @@ def test_checkpoints_are_written_at_their_interval() -> None:
     assert log.checkpointed_recovery_point == 1
 
 
+def test_the_first_date_that_is_vouched_for_does_not_wait_for_the_interval() -> None:
+    """Whoever is killed before would leave the next process without one."""
+    broker = Broker()
+    folder = broker.manager.directories[0].path
+    broker.run()
+    assert read_directory(broker.fs, folder).vouched_date_ms is None
+    for passed_ms in (1, 2):
+        broker.manager.vouched_date.look(70, START_MS + passed_ms)
+        broker.run(1)
+        assert read_directory(broker.fs, folder).vouched_date_ms == START_MS + 71
+
+
 def test_a_cut_during_a_checkpoint_keeps_its_mark() -> None:
     """The checkpoint speaks of what was there when it began."""
     one = OneLog()
