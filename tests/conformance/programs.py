@@ -32,8 +32,14 @@ C_EXAMPLES = (
 )
 
 
-GO_SOURCES = ("main.go", "cell.go", "projected.go", "delayed.go", "secure.go", "go.mod", "go.sum")
-JAVA_PROGRAMS = ("Conformance", "CellLoad", "Projected", "Delayed", "Secure")
+GO_PROGRAMS = ("main.go", "cell.go", "projected.go", "delayed.go", "retried.go", "secure.go")
+GO_SOURCES = (*GO_PROGRAMS, "go.mod", "go.sum")
+JAVA_PROGRAMS = ("Conformance", "CellLoad", "Projected", "Delayed", "Retried", "Secure")
+SARAMA_PROGRAMS = ("features", "delayed", "retried", "secure")
+NODE_PROGRAMS = (
+    *("conformance.js", "cell.js", "projected.js"),
+    *("delayed.js", "retried.js", "secure.js"),
+)
 
 
 def require(*tools: str) -> None:
@@ -121,11 +127,12 @@ def go_command() -> list[str]:
 def sarama_command(program: str = "projected") -> list[str]:
     """One of sarama's programs, compiled."""
     require("go")
-    names = ("main.go", "features/main.go", "delayed/main.go", "secure/main.go", "go.mod", "go.sum")
+    mains = [f"{name}/main.go" for name in SARAMA_PROGRAMS]
+    names = ("main.go", *mains, "go.mod", "go.sum")
     sources = [HERE / "sarama" / name for name in names]
 
     def build(folder: Path) -> None:
-        for name in ("projected", "features", "delayed", "secure"):
+        for name in ("projected", *SARAMA_PROGRAMS):
             package = "." if name == "projected" else f"./{name}"
             execute(["go", "build", "-o", str(folder / name), package], cwd=HERE / "sarama")
 
@@ -135,8 +142,7 @@ def sarama_command(program: str = "projected") -> list[str]:
 def node_command(program: str = "conformance.js") -> list[str]:
     """One of kafkajs's programs with its packages installed beside a copy of them."""
     require("node", "npm")
-    programs = ("conformance.js", "cell.js", "projected.js", "delayed.js", "secure.js")
-    names = (*programs, "package.json", "package-lock.json")
+    names = (*NODE_PROGRAMS, "package.json", "package-lock.json")
     sources = [HERE / "node" / name for name in names]
 
     def build(folder: Path) -> None:

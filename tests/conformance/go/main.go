@@ -1,6 +1,6 @@
 // Command conformance drives franz-go against a running broker and prints one line a case:
 // "ok NAME" or "FAILED NAME: why". Usage: conformance BOOTSTRAP, or as cell.go,
-// projected.go, delayed.go or secure.go says.
+// projected.go, delayed.go, retried.go or secure.go says.
 package main
 
 import (
@@ -465,6 +465,10 @@ func main() {
 	}
 	if os.Args[1] == "delayed" {
 		delayedMain(os.Args[2:])
+		return
+	}
+	if os.Args[1] == "retried" {
+		retriedMain(os.Args[2:])
 		return
 	}
 	if os.Args[1] == "secure" {
