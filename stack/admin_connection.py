@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tidewheel.access import Access, access_from_env, parse_access
 from tidewheel.errors import ConfigurationError
+from tidewheel.sasl import PLAIN, NotTrusted, ScramClient, plain_message
 
 from data_plane.wire.errors import WireError
 from data_plane.wire.headers import RequestHeader, decode_response_header, encode_request_header
@@ -24,7 +25,6 @@ from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 from stack.errors import EXIT_USAGE, StackError
 from stack.hints import PROGRAM
-from stack.sasl import PLAIN, NotTrusted, ScramClient, plain_message
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 60.0

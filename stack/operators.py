@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from tidewheel.sasl import DIGESTS, keys_of
+
 from data_plane.contract import cell_admin_pb2 as messages
 from stack.cell_admin import CellAdmin
 from stack.errors import EXIT_USAGE, StackError
-from stack.sasl import DIGESTS, keys_of
 from stack.tables import Row, show
 
 DEFAULT_TENANT: Final = "default"

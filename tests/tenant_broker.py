@@ -20,12 +20,20 @@ MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 
 class TenantBroker:
-    """`users` is the address of a listener SASL_PLAINTEXT."""
+    """`users` is the address of a listener SASL_PLAINTEXT, `users_over_tls` of one with TLS."""
 
-    def __init__(self, process: BrokerProcess, users: str, files: TlsFiles) -> None:
+    def __init__(
+        self, process: BrokerProcess, users: str, files: TlsFiles, users_over_tls: str = ""
+    ) -> None:
         self.process = process
         self.users = users
+        self.users_over_tls = users_over_tls
         self._files = files
+
+    @property
+    def authority(self) -> str:
+        """Whose certificate the broker has, as a PEM file."""
+        return self._files.authority
 
     def apply(self, *resources: messages.Resource) -> None:
         with channel(self.process.cell_admin_port, self._files) as opened:
@@ -37,22 +45,34 @@ class TenantBroker:
 
 @contextmanager
 def tenant_broker(
-    folder: Path, *tenants: str, set: Mapping[str, str] | None = None
+    folder: Path,
+    *tenants: str,
+    set: Mapping[str, str] | None = None,
+    module: str = "data_plane.server",
+    tls: bool = False,
 ) -> Iterator[TenantBroker]:
-    """Each tenant has a user `app` (declared.py)."""
+    """Each tenant has a user `app` (declared.py). `module`: as of BrokerProcess. With `tls` its
+    users may come over TLS, too."""
     authority = Authority(folder / "ca")
-    kept = KeptPort()
+    kept, over_tls = KeptPort(), KeptPort()
+    more = f"SASL_PLAINTEXT://127.0.0.1:{kept.port}"
+    properties = dict(set or {})
+    if tls:
+        more += f",SASL_SSL://127.0.0.1:{over_tls.port}"
+        properties["ssl.keystore.location"] = str(authority.keystore("tls"))
     process = BrokerProcess(
         folder,
         set={
             "sasl.enabled.mechanisms": MECHANISMS,
             **settings(authority.issue("broker", "IP:127.0.0.1")),
-            **(set or {}),
+            **properties,
         },
-        more_listeners=f"SASL_PLAINTEXT://127.0.0.1:{kept.port}",
+        module=module,
+        more_listeners=more,
     )
     with process:
         files = authority.issue("control-plane", "DNS:control-plane")
-        broker = TenantBroker(process, f"127.0.0.1:{kept.port}", files)
+        users, tls_users = (f"127.0.0.1:{one.port}" for one in (kept, over_tls))
+        broker = TenantBroker(process, users, files, tls_users)
         broker.apply(*(one for tenant in tenants for one in tenant_with_user(tenant)))
         yield broker

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 from tidewheel.access import access_from_env, parse_access
 from tidewheel.admin import Admin
-from tidewheel.commands import Commands, command_settings
+from tidewheel.commands import Commands
 from tidewheel.consumer import Consumer
 from tidewheel.consumer_options import Commit, ConsumerOptions, RebalanceCallback, Start
 from tidewheel.errors import ClientClosed, ConfigurationError, NotAuthorized
@@ -111,7 +111,7 @@ class Client:
         if self._state == "new":
             await self._transport.open()
             self._state = "open"
-            self._commands = Commands(self._make_command_sender, self._reads_headers)
+            self._commands = Commands(self._transport.delayed, self._reads_headers)
             self._sender = await self._make_sender(self._producer_settings)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -124,8 +124,6 @@ class Client:
             await self._close_consumers(max(timeout_s, LEAVE_TIMEOUT_S))
         finally:
             try:
-                if self._commands is not None:
-                    await self._commands.close(timeout_s)
                 if self._sender is not None:
                     await self._sender.close(timeout_s)
                 if self._nack_sender is not None:
@@ -290,12 +288,6 @@ class Client:
         sender.why = Reasons(Admin(self._transport)).of
         assert self._commands is not None, "the client is open"
         sender.cancel = self._commands.cancel
-        return sender
-
-    async def _make_command_sender(self) -> Sender:
-        settings = command_settings(self._producer_settings)
-        sender = Sender(settings, (), _log_broken_interceptor)
-        sender.transport = await self._transport.producer(settings, sender.on_due)
         return sender
 
     async def _reads_headers(self, topic: str) -> bool:

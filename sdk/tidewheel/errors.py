@@ -205,6 +205,15 @@ class TooLate(SendError):
     default_hint = "Its consumers have it, or will: undo it there"
 
 
+class UnknownMessage(SendError):
+    """What was to be cancelled is no delayed message that the broker knows."""
+
+    default_hint = (
+        "The topic was deleted and made anew, or the message's offset is another one: list what is "
+        "pending with `topic.delayed.list()`"
+    )
+
+
 class NotEnoughReplicas(SendError):
     """acks=all needs more in-sync replicas than there are."""
 

@@ -68,8 +68,9 @@ class Receipt:
 
     async def cancel(self) -> None:
         """Have a delayed message never delivered; again and again, if need be. Raises TooLate when
-        it was delivered before, ConfigurationError for a message that was not delayed, and
-        SendErrors when it is not known whether it was."""
+        it was delivered before, UnknownMessage when the broker knows none there, NotAuthorized,
+        ConfigurationError for a message that was not delayed, and what is retriable when it is not
+        known whether it was cancelled."""
         if self._cancel is None or self.offset < 0:
             raise ConfigurationError(
                 f"The message at {self.topic}[{self.partition}]@{self.offset} is not one that can "

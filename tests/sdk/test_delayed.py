@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tidewheel import Client, Message, ProducerSettings, TopicPartition, sync
-from tidewheel.errors import ConfigurationError, MessageRefused, TooLate
+from tidewheel import Client, Message, TopicPartition, sync
+from tidewheel.errors import (
+    ConfigurationError,
+    MessageRefused,
+    TooLate,
+    TopicNotFound,
+    UnknownMessage,
+)
 from tidewheel.message import Source
 from tidewheel.testing import MemoryBroker
 
@@ -61,13 +68,14 @@ async def nothing_comes(consumer: object) -> bool:
 
 
 async def test_what_is_cancelled_never_comes(make_client: MakeClient, name: str) -> None:
-    # All in one batch: the refused command concerns none of the others.
-    async with make_client(producer=ProducerSettings(linger_ms=50)) as client:
+    # What is cancelled is due in an hour and moved to now only afterwards: nothing here depends on
+    # how fast it is done.
+    async with make_client() as client:
         await client.admin.create_topic(name, partitions=1, configs=TAGGED)
         topic = client.topic(name)
-        late = await topic.send("late", delay="50ms")
-        never = await topic.send("never", delay="1s")
-        await topic.send("kept", delay="1100ms")
+        late = await topic.send("late", deliver_at=5)
+        never = await topic.send("never", delay="1h", id="moved")
+        kept = await topic.send("kept", delay="1h", id="moved")
         assert [m.value for m in await take(client.subscribe(name), 1)] == [b"late"]
 
         async def is_too_late() -> bool:
@@ -75,15 +83,39 @@ async def test_what_is_cancelled_never_comes(make_client: MakeClient, name: str)
                 await late.cancel()
             return True
 
+        # The refused command concerns none of the others.
         outcomes = await asyncio.gather(
             never.cancel(), is_too_late(), never.cancel(), topic.send("beside")
         )
         assert outcomes[1]
         await never.cancel()
+        # Of what has this id, what is pending.
+        await topic.send(headers=[("tw-reschedule", "moved"), ("tw-deliver-at", "1")])
+        await topic.send("last", deliver_at=6)
         consumer = client.subscribe(name)
-        assert [m.value for m in await take(consumer, 3)] == [b"late", b"beside", b"kept"]
+        values = [m.value for m in await take(consumer, 4)]
+        assert values == [b"late", b"beside", b"kept", b"last"]
         assert await nothing_comes(consumer)
         await never.cancel()
+        with pytest.raises(TooLate):
+            await kept.cancel()
+
+
+async def test_why_it_is_not_cancelled(make_client: MakeClient, name: str) -> None:
+    async with make_client() as client:
+        await client.admin.create_topic(name, partitions=2, configs=TAGGED)
+        receipt = await client.topic(name).send("x", delay="1h", partition=1)
+        with pytest.raises(UnknownMessage, match="no delayed message at"):
+            await replace(receipt, offset=77).cancel()
+        with pytest.raises(UnknownMessage, match="no delayed message at"):
+            await replace(receipt, partition=0).cancel()
+        await client.topic(name).send("at once", partition=0)
+        with pytest.raises(UnknownMessage, match="no delayed message at"):
+            await replace(receipt, partition=0).cancel()
+        await receipt.cancel()
+        await client.admin.delete_topic(name)
+        with pytest.raises(TopicNotFound):
+            await receipt.cancel()
 
 
 async def test_what_cannot_be_cancelled_says_so(make_client: MakeClient, name: str) -> None:
@@ -126,12 +158,14 @@ async def test_commands_by_id_and_to_another_time(make_client: MakeClient, name:
     async with make_client() as client:
         await client.admin.create_topic(name, partitions=1, configs=TAGGED)
         topic = client.topic(name)
-        await topic.send("gone", delay="1s", id="a")
+        await topic.send("gone", delay="1h", id="a")
         await topic.send("sooner", delay="1h", id="b")
-        await topic.send("last", delay="1500ms")
         await topic.send(headers=[("tw-cancel", "a")])
+        with pytest.raises(MessageRefused):
+            await topic.send(headers=[("tw-reschedule", "a"), ("tw-deliver-at", "1")])
         for _ in range(2):
             await topic.send(headers=[("tw-reschedule", "b"), ("tw-deliver-at", "1")])
+        await topic.send("last", deliver_at=2)
         consumer = client.subscribe(name)
         assert [m.value for m in await take(consumer, 2)] == [b"sooner", b"last"]
         assert await nothing_comes(consumer)
@@ -154,8 +188,12 @@ def test_programs_without_a_loop_cancel_too(bootstrap: str, name: str) -> None:
     with sync.Client(bootstrap) as client:
         client.admin.create_topic(name, partitions=1, configs=TAGGED)
         topic = client.topic(name)
-        topic.cancel(topic.send("never", delay="1s"))
-        topic.send("kept", delay="1100ms")
+        never = topic.send("never", delay="1h")
+        topic.cancel(never)
+        kept = topic.send("kept", deliver_at=5)
         for message in client.subscribe(name):
             assert message.value == b"kept"
             break
+        with pytest.raises(TooLate):
+            topic.cancel(kept)
+        topic.cancel(never)

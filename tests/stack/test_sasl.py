@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from stack.sasl import NotTrusted, ScramClient, plain_message
+from tidewheel.sasl import NotTrusted, ScramClient, plain_message
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = (

@@ -72,13 +72,13 @@ class DelayedMessages:
     def take(self, record: Message, now_ms: int) -> bool:
         """Note what a record that is about to be stored under its offset means; whether it is
         hidden. Raises InvalidRequest for one that a broker refuses."""
-        commands = [header for header in record.headers if header[0] in _COMMANDS]
-        times = [header for header in record.headers if header[0] in _TIMES]
-        if len(times) > 1 or len(commands) > 1:
-            raise InvalidRequest("A record has one time to be delivered at, and one command")
-        due_ms = _due_ms(*times[0], now_ms) if times else None
-        if commands:
-            self._command(*commands[0], due_ms)
+        command, due_ms = _read(record, now_ms)
+        if command is not None:
+            for offset in self._judge(*command, due_ms):
+                self._said[offset] = due_ms
+                _, original = self._pending.pop(offset)
+                if due_ms is not None:
+                    self._pending[offset] = due_ms, original
         elif due_ms is None:
             return False
         else:
@@ -87,12 +87,23 @@ class DelayedMessages:
         self._hidden.add(record.offset)
         return True
 
+    def refusal_of(self, record: Message, now_ms: int) -> str | None:
+        """Why a record would be refused now, in the broker's words; None if it would not."""
+        try:
+            command, due_ms = _read(record, now_ms)
+            if command is not None:
+                self._judge(*command, due_ms)
+        except InvalidRequest as refusal:
+            return refusal.message
+        return None
+
     def take_due(self, now_ms: int) -> list[Message]:
         """What is due by now, in the order in which it is delivered."""
         due = sorted((due, offset) for offset, (due, _) in self._pending.items() if due <= now_ms)
         return [_delivered(self._pending.pop(offset)[1], now_ms) for _, offset in due]
 
-    def _command(self, name: str, value: bytes | None, due_ms: int | None) -> None:
+    def _judge(self, name: str, value: bytes | None, due_ms: int | None) -> list[int]:
+        """Which pending messages a command is about. Raises InvalidRequest."""
         if (due_ms is None) == (name in _RESCHEDULES):
             raise InvalidRequest(f"header {name}: a time goes with re-schedules, and only those")
         if name in _OF_OFFSETS:
@@ -108,11 +119,17 @@ class DelayedMessages:
         unsaid = object()
         if not pending and all(self._said.get(each, unsaid) != due_ms for each in concerned):
             raise InvalidRequest(f"header {name}: too late: the message is pending no more")
-        for offset in pending:
-            self._said[offset] = due_ms
-            _, original = self._pending.pop(offset)
-            if due_ms is not None:
-                self._pending[offset] = due_ms, original
+        return pending
+
+
+def _read(record: Message, now_ms: int) -> tuple[tuple[str, bytes | None] | None, int | None]:
+    """Its command, if it is one, and the time that it says. Raises InvalidRequest."""
+    commands = [header for header in record.headers if header[0] in _COMMANDS]
+    times = [header for header in record.headers if header[0] in _TIMES]
+    if len(times) > 1 or len(commands) > 1:
+        raise InvalidRequest("A record has one time to be delivered at, and one command")
+    due_ms = _due_ms(*times[0], now_ms) if times else None
+    return commands[0] if commands else None, due_ms
 
 
 def _due_ms(name: str, value: bytes | None, now_ms: int) -> int:

@@ -19,6 +19,7 @@ from tidewheel.message import HeaderValue, Message, TopicPartition
 from tidewheel.partitioner import hash_partition
 from tidewheel.settings import ProducerSettings
 from tidewheel.testing.clock import VirtualClock
+from tidewheel.testing.delayed_requests import MemoryDelayed
 from tidewheel.testing.memory import MemoryBroker, MemoryGroup, MemoryMember
 from tidewheel.testing.reports import MemoryFault, MemoryReport
 from tidewheel.testing.topics import MemorySubscription, count_shown, first_at, listed_configs
@@ -454,6 +455,11 @@ class MemoryTransport:
     def admin(self) -> MemoryAdmin:
         """Administrative requests."""
         return MemoryAdmin(self._broker)
+
+    @property
+    def delayed(self) -> MemoryDelayed:
+        """Delayed messages."""
+        return MemoryDelayed(self._broker)
 
     async def open(self) -> None:
         """There at once."""

@@ -168,7 +168,20 @@ class Transport(Protocol):
     ) -> ConsumerTransport: ...
     @property
     def admin(self) -> AdminTransport: ...
+    @property
+    def delayed(self) -> DelayedTransport: ...
     async def close(self) -> None: ...
+
+
+class DelayedTransport(Protocol):
+    """Delayed messages of one partition, as its leader has them."""
+
+    async def send_commands(
+        self, topic: str, partition: int, commands: Sequence[tuple[str, bytes]]
+    ) -> dict[int, str]:
+        """Send records that are commands, a header each, as one batch, and wait until all in-sync
+        replicas have it. Which were refused, by their place, and in whose words: with one refused
+        none is done. It may send them twice. Raises TopicNotFound, NotAuthorized, and others."""
 
 
 @dataclass(frozen=True, slots=True)

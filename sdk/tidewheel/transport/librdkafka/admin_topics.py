@@ -72,6 +72,17 @@ class TopicRequests(AdminRequests):
         """All topics, by name."""
         return _topics_in(await self._metadata("listing topics", self._timeout_s))
 
+    async def leaders(self, name: str) -> dict[int, tuple[int, str, int]]:
+        """Id, host and port of each partition's leader; partitions without one are missing. Raises
+        TopicNotFound."""
+        metadata = await self._metadata("asking which brokers lead", self._timeout_s)
+        (topic,) = _topics_among([name], metadata)
+        return {
+            one.partition: (one.leader, leader.host, leader.port)
+            for one in topic.partitions
+            if (leader := metadata.brokers.get(one.leader)) is not None
+        }
+
     async def describe_topics(self, names: Sequence[str]) -> list[TopicInfo]:
         """These topics, in this order.
 

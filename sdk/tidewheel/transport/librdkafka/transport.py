@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient
 from tidewheel.access import Access
 from tidewheel.errors import BrokerUnreachable, ClientClosed, plain
 from tidewheel.settings import ClientSettings, ProducerSettings
+from tidewheel.transport.direct.brokers import DirectBrokers, Leader
+from tidewheel.transport.direct.delayed import DirectDelayed
 from tidewheel.transport.librdkafka.admin import LibrdkafkaAdmin
 from tidewheel.transport.librdkafka.connection import Connection, translated
 from tidewheel.transport.librdkafka.consumer import LibrdkafkaConsumer
@@ -41,6 +43,9 @@ class LibrdkafkaTransport:
         self._connection = Connection(access, settings)
         self._clock = SystemClock()
         self._admin: LibrdkafkaAdmin | None = None
+        self._direct = DirectBrokers(
+            self._connection.properties, self._leaders_of, self._connection.request_timeout_s
+        )
 
     @property
     def clock(self) -> SystemClock:
@@ -53,6 +58,17 @@ class LibrdkafkaTransport:
         if self._admin is None:
             raise ClientClosed("The client is not open")
         return self._admin
+
+    @property
+    def delayed(self) -> DirectDelayed:
+        """Delayed messages; there once the transport is open."""
+        return DirectDelayed(self._direct, self._clock)
+
+    async def _leaders_of(self, topic: str) -> dict[int, Leader]:
+        return {
+            partition: Leader(*leader)
+            for partition, leader in (await self.admin.leaders(topic)).items()
+        }
 
     async def open(self) -> None:
         """Wait for a first broker's answer, at most the connect time-out; not at all when every
@@ -103,5 +119,6 @@ class LibrdkafkaTransport:
         return LibrdkafkaConsumer(self._connection, plan, listener)
 
     async def close(self) -> None:
-        """Let go of the admin's connections; producers and consumers are closed by their owner."""
+        """Let go of what is not closed by its owner, as producers and consumers are."""
         self._admin = None
+        await self._direct.close()

@@ -1,9 +1,8 @@
-"""A client's side of SCRAM (RFC 5802) and PLAIN, for the stack's own requests.
+"""A client's side of SCRAM (RFC 5802) and PLAIN, where librdkafka does not do the talking.
 
     client-first ─► server-first (salt, iterations, nonce) ─► client-final (proof) ─► server-final
 
-Deliberately absent: what stands around the messages (admin_connection.py), and channel binding,
-which Kafka does not have.
+Deliberately absent: what stands around the messages, and channel binding, which Kafka has not.
 """
 
 from __future__ import annotations
