@@ -1,16 +1,19 @@
 """DELAYS: messages that are hidden until they are due, through all that befalls a cell.
 
     delays-0   0 [hidden, due 900]   1 plain   2 [hidden, due 0]   …   7 fired: the message of 2
-    the truth  what was committed: hidden messages, and which of them were delivered since
+    the truth  what was committed: hidden messages, and which were delivered or cancelled since
 
 Each batch is looked at when it is committed. A delivered message is that of its original, which was
 committed before it, is delivered for the first time, and by the clock of whoever delivers it not
 before it is due; by the time of the world, too, give or take what clocks are off. Readers see
-all but the hidden originals, and nothing else. In the end every message has been delivered, also
-those whose originals lie below the log start that readers see.
+all but what is hidden, and nothing else. In the end every message that nobody has cancelled has
+been delivered, also those whose originals lie below the log start that readers see.
 
 What a broker's fold says is pending is what a replay of its own disk gives, at any time. Pending
 sets are small here, so that they have runs.
+
+Messages are cancelled and moved, too (commander.py), and what then becomes of them is what the
+committed commands say (delayed_truth.py).
 """
 
 from __future__ import annotations
@@ -30,11 +33,13 @@ from data_plane.wire.records import (
     decode_batch,
     iter_batch_headers,
 )
+from features.delayed.commands import ID_HEADER
 from features.delayed.fold import DelayedMessages, source_offset
 from features.delayed.pending_entries import entries_in
 from features.delayed.pending_set import PendingSet
 from features.delayed.times import DELAY_HEADER, DELIVER_AT_HEADER, deliver_at_ms
 from tests.simulation.admin import TopicPlan
+from tests.simulation.delayed_truth import DelayedTruth, Delivery, Untrue, facts_of
 from tests.simulation.held import stored_batch
 from tests.simulation.producer import Outgoing, Producer
 from tests.simulation.reader import Target
@@ -57,6 +62,8 @@ PROPERTIES = {"clock.skew.max.ms": str(SKEW_MS_MAX)}
 EARLY_MS_MAX = 10_000
 # What a clock is off is measured now and then.
 EARLY_MS_MAX_OF_STEADY = 2 * SKEW_MS_MAX
+# Of messages; after so many they are used again.
+IDS = 60
 # Edges of the wheel's slots among them; what is in the past is due at once.
 DELAYS_MS = (-3_600_000, 0, 1, 15, 255, 256, 257, 700, 2_500)
 
@@ -100,26 +107,17 @@ class DelayingProducer(Producer):
             # The same on each try.
             delay_ms = DELAYS_MS[number * 7919 % len(DELAYS_MS)]
             kind = number % 5
+            # Some share it, with those of their batch, or with later ones.
+            named = ((ID_HEADER, b"m%d" % (number // 4 % IDS)),) if number % 3 else ()
             if kind == 0:
                 records.append(record)
             elif kind < 3 and delay_ms > 0:
-                headers = ((DELAY_HEADER, b"%dms" % delay_ms),)
-                records.append(record._replace(headers=headers))
+                time = DELAY_HEADER, b"%dms" % delay_ms
+                records.append(record._replace(headers=(*named, time)))
             else:
-                headers = ((DELIVER_AT_HEADER, b"%d" % (created_ms + delay_ms)),)
-                records.append(record._replace(headers=headers))
+                time = DELIVER_AT_HEADER, b"%d" % (created_ms + delay_ms)
+                records.append(record._replace(headers=(time, *named)))
         return records
-
-
-class DelayedTruth:
-    """What was committed in one partition."""
-
-    def __init__(self) -> None:
-        # Hidden originals that were not delivered: when they are due, and their values.
-        self.pending: dict[int, tuple[int, bytes]] = {}
-        self.delivered: set[int] = set()
-        # What readers see, by offset.
-        self.shown: dict[int, Record] = {}
 
 
 class DelayWatch:
@@ -134,7 +132,7 @@ class DelayWatch:
         is_steady = faults is not None and "clock" not in faults
         self._early_ms_max = EARLY_MS_MAX_OF_STEADY if is_steady else EARLY_MS_MAX
         # By clocks that are days off a message may be due in days, or be delivered days too soon.
-        self._has_clock_errors = "clock errors" in cell.extras
+        self.has_clock_errors = "clock errors" in cell.extras
 
     def truth(self, partition: PartitionHistory) -> DelayedTruth | None:
         if partition.topic != DELAYS:
@@ -156,36 +154,27 @@ class DelayWatch:
             self._truths[partition.key] = None
             return
         header, records = found
-        for record in records:
-            headers = dict(record.headers)
-            if header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers:
-                due_ms = deliver_at_ms(headers[DELIVER_AT_HEADER])
-                truth.pending[record.offset] = due_ms, bytes(record.value or b"")
-                self._world.count("delayed messages committed")
-                continue
-            if not headers.keys().isdisjoint((DELAY_HEADER, DELIVER_AT_HEADER)):
-                self._world.violate(f"{partition}: {record} is for later, and not hidden")
-            truth.shown[record.offset] = record
-            if header.attributes & FACTS_FLAG:
-                self._delivered(partition, truth, record)
+        messages_count = len(truth.messages)
+        commands_count = len(truth.stored)
+        cancelled_count = len(truth.cancelled)
+        try:
+            for delivery in truth.take(header, records):
+                self._delivered(partition, delivery)
+        except Untrue as untrue:
+            self._world.violate(f"{partition}: {untrue}")
+        self._world.count("delayed messages committed", len(truth.messages) - messages_count)
+        self._world.count("commands committed", len(truth.stored) - commands_count)
+        self._world.count("delayed messages cancelled", len(truth.cancelled) - cancelled_count)
 
-    def _delivered(self, partition: PartitionHistory, truth: DelayedTruth, record: Record) -> None:
-        offset = source_offset(dict(record.headers)[b"tw-source"])
-        if offset in truth.delivered:
-            self._world.violate(f"{partition}: the message at {offset} is delivered twice")
-        if offset not in truth.pending:
-            self._world.violate(f"{partition}: {record} delivers {offset}, which is not pending")
-        due_ms, value = truth.pending.pop(offset)
-        truth.delivered.add(offset)
+    def _delivered(self, partition: PartitionHistory, delivery: Delivery) -> None:
+        record, offset, due_ms = delivery
         self._world.count("delayed messages delivered")
         is_early = self._world.now_ms < due_ms - self._early_ms_max
-        if record.timestamp < due_ms or (is_early and not self._has_clock_errors):
+        if record.timestamp < due_ms or (is_early and not self.has_clock_errors):
             self._world.violate(
                 f"{partition}: the message at {offset}, due at {due_ms}, is delivered with "
                 f"{record.timestamp} at {self._world.now_ms}"
             )
-        if bytes(record.value or b"") != value:
-            self._world.violate(f"{partition}: {record} is not the message at {offset}")
 
     def open_ends(self) -> list[str]:
         """What is still to be delivered."""
@@ -194,13 +183,13 @@ class DelayWatch:
             truth = self.truth(partition)
             if truth is None:
                 continue
-            limit_ms = self._world.now_ms if self._has_clock_errors else 1 << 62
-            late = [offset for offset, one in truth.pending.items() if one[0] <= limit_ms]
+            limit_ms = self._world.now_ms if self.has_clock_errors else 1 << 62
+            late = [offset for offset, one in truth.pending.items() if one.due_ms <= limit_ms]
             if late:
                 offset = min(late)
                 found.append(
                     f"{partition}: {len(late)} messages are pending, the first at {offset}"
-                    f", due at {truth.pending[offset][0]} (now {self._world.now_ms})"
+                    f", due at {truth.pending[offset].due_ms} (now {self._world.now_ms})"
                 )
         return found
 
@@ -236,6 +225,12 @@ def _replayed(log: Log) -> dict[int, int]:
             headers = dict(record.headers)
             if header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers:
                 pending[record.offset] = deliver_at_ms(headers[DELIVER_AT_HEADER])
+            elif header.attributes & HIDDEN_FLAG:
+                for fact in facts_of(record):
+                    if fact.new_due_ms is None:
+                        pending.pop(fact.offset, None)
+                    else:
+                        pending[fact.offset] = fact.new_due_ms
             elif header.attributes & FACTS_FLAG:
                 pending.pop(source_offset(headers[b"tw-source"]), None)
     return pending

@@ -186,7 +186,12 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
     },
     "delays": {
         "delayed messages committed": 25_000,
-        "delayed messages delivered": 25_000,
+        "delayed messages delivered": 12_000,
+        "delayed messages cancelled": 4_000,
+        "commands done": 10_000,
+        "commands said again": 6_000,
+        "commands too late": 1_000,
+        "commands unknown": 2_500,
         "pending messages compared with a replay": 15_000,
         "records read through a topic with delayed messages": 50_000,
         "fetches through a topic with delayed messages that showed nothing": 1000,

@@ -16,6 +16,8 @@ from tests.simulation.administrator import Administrator
 from tests.simulation.bundler import BUNDLE_INTERVAL_MS, Bundler
 from tests.simulation.client import Client
 from tests.simulation.clock_errors import keep_for_long
+from tests.simulation.commander import INTERVAL_MS as COMMAND_INTERVAL_MS
+from tests.simulation.commander import Commander
 from tests.simulation.delays import DELAYS, DelayedReader, DelayingProducer, plan_delays
 from tests.simulation.drainer import Drainer
 from tests.simulation.group_consumer import GroupConsumer
@@ -185,6 +187,18 @@ class Workload:
             for extra, (kind, name, interval_ms, wants) in kinds.items()
             if extra in cell.extras
         ]
+        if "delays" in cell.extras:
+            producers += [
+                Commander(
+                    cell,
+                    name,
+                    acks=ACKS_ALL,
+                    interval_ms=COMMAND_INTERVAL_MS,
+                    wants=DELAYS.__eq__,
+                    is_idempotent=is_idempotent,
+                )
+                for name, is_idempotent in (("commander", True), ("repeater", False))
+            ]
         return producers
 
     def _make_readers(self) -> list[Reader]:

@@ -4,6 +4,7 @@
              └─► begin: what is known now ─► a thread judges, and makes the batch to store
                  ─► on the loop: does it still hold? ─► append, or refuse
                                                   └► judge again, by what is known then
+    refused     ─► told when what it goes by is committed (produce_waits.py)
 
 A command changes what becomes of a record that is stored, so what is answered depends on what else
 has happened to that record: the answer is the truth because nothing happens between the last look

@@ -49,7 +49,7 @@ from data_plane.broker.produce.produce_rights import (
     refuse_special_batch,
 )
 from data_plane.broker.produce.produce_targets import ProduceTargets, count_stored
-from data_plane.broker.produce.produce_waits import WaitingProduce
+from data_plane.broker.produce.produce_waits import Waiting, WaitingProduce, verdict_waits
 from data_plane.broker.produce.taken_batches import TakenBatches, Wait, nothing_stored
 from data_plane.broker.produce.takers import TakenPartition, taken_partition
 from data_plane.broker.request.api import (
@@ -147,8 +147,7 @@ class _Produce:
             self._answers.append((topic, partition_answers))
         if len(self._todo) + refused_count > PARTITIONS_MAX:
             raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")
-        # (partition, answer, last offset)
-        self._waiting: list[tuple[Partition, PartitionAnswer, int]] = []
+        self._waiting: list[Waiting] = []
 
     def append_rest(self, now_ms: int) -> bool:
         """Append what is left to append. False when it goes on later: a thread has to look at the
@@ -411,6 +410,7 @@ class _Produce:
         found, judgement = settled(found, partition)
         if isinstance(found, Refusal):
             self._targets.refuse(found, partition, answer)
+            self._waiting += verdict_waits(judgement, partition, answer)
             return True
         left = work_left(self._services, self._checks, partition, found, now_ms)
         if left is not None:
