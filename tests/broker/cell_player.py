@@ -25,6 +25,7 @@ from data_plane.cell.metadata import (
     TopicImage,
 )
 from data_plane.cell.topics_draft import by_tenant
+from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.replica.fetch_session import API_KEY, API_VERSION
 from data_plane.replica.partition import Partition
 from data_plane.server.features import Feature, supported_features, topic_properties
@@ -34,9 +35,20 @@ from tests.broker.broker_player import BrokerPlayer
 
 TOPIC = "orders"
 TOPIC_ID = UUID(int=5)
-# API 1, version 18, correlation id 9, no client id, no tags; the answer's header is 9 bytes.
-HEADER = struct.pack(">hhihb", API_KEY, API_VERSION, 9, -1, 0)
 ANSWER_HEADER_BYTES = 9
+
+
+def _request_header(api_key: int, api_version: int) -> bytes:
+    """Correlation id 9, no client id, no tags; the answer's header has ANSWER_HEADER_BYTES."""
+    return struct.pack(">hhihb", api_key, api_version, 9, -1, 0)
+
+
+class _Slot:
+    """The place of an answer on a connection."""
+
+    def __init__(self, on_response: OnResponse) -> None:
+        self.on_response = on_response
+        self.answer: bytes | None = None
 
 
 class PlayedPeers:
@@ -48,8 +60,11 @@ class PlayedPeers:
         self._connections: dict[int, ConnectionInfo] = {}
         # Requests without an answer, by peer.
         self._open: dict[int, list[OnResponse]] = {}
+        # Of each connection, the requests that have arrived, in order.
+        self._slots: dict[int, deque[_Slot]] = {}
         self.requests: list[tuple[int, FetchRequestView]] = []
         self.disconnects: list[int] = []
+        self._is_dead = False
 
     def send(
         self,
@@ -59,11 +74,12 @@ class PlayedPeers:
         body: Sequence[Buffer],
         on_response: OnResponse,
     ) -> None:
-        assert (api_key, api_version) == (API_KEY, API_VERSION)
         data = b"".join(bytes(buffer) for buffer in body)
-        self.requests.append((node_id, parse_fetch(data, 0, len(data), api_version)))
+        if (api_key, api_version) == (API_KEY, API_VERSION):
+            self.requests.append((node_id, parse_fetch(data, 0, len(data), api_version)))
         self._open.setdefault(node_id, []).append(on_response)
-        self._cell.events.append(lambda: self._arrive(node_id, data, on_response))
+        frame = _request_header(api_key, api_version) + data
+        self._cell.events.append(lambda: self._arrive(node_id, frame, on_response))
 
     def _arrive(self, node_id: int, data: bytes, on_response: OnResponse) -> None:
         cell = self._cell
@@ -77,18 +93,29 @@ class PlayedPeers:
         if connection is None:
             connection = target.connect(is_inter_broker=True)
             self._connections[node_id] = connection
-        frame = bytearray(HEADER + data)
+        frame = bytearray(data)
         result = target.dispatcher.dispatch(connection, frame, 0, len(frame), cell.now_ms)
 
+        slots = self._slots.setdefault(node_id, deque())
+        slot = _Slot(on_response)
+        slots.append(slot)
+
         def answered(frames: Any) -> None:
-            answer = b"".join(bytes(buffer) for buffer in frames)
-            cell.events.append(lambda: self._answer(node_id, on_response, answer))
+            slot.answer = b"".join(bytes(buffer) for buffer in frames)
+            # What is not ready holds up what is behind it.
+            while slots and slots[0].answer is not None:
+                self._answer_later(node_id, slots.popleft())
 
         if isinstance(result, Deferred):
             result.when_complete(answered)
         else:
             answered(result)
         target.services.wakes.run(cell.now_ms)
+
+    def _answer_later(self, node_id: int, slot: _Slot) -> None:
+        answer = slot.answer
+        assert answer is not None
+        self._cell.events.append(lambda: self._answer(node_id, slot.on_response, answer))
 
     def _answer(self, node_id: int, on_response: OnResponse, answer: bytes) -> None:
         cell = self._cell
@@ -109,10 +136,13 @@ class PlayedPeers:
     def _lose(self, node_id: int) -> None:
         """The connection and all that was asked over it."""
         self._connections.pop(node_id, None)
+        self._slots.pop(node_id, None)
         lost, self._open[node_id] = self._open[node_id], []
         self._fail(lost)
 
     def _fail(self, lost: Sequence[OnResponse]) -> None:
+        if self._is_dead:
+            return
         for on_response in lost:
             on_response(None, self._cell.now_ms)
         self._cell.brokers[self._node_id].services.wakes.run(self._cell.now_ms)
@@ -120,8 +150,15 @@ class PlayedPeers:
     def disconnect(self, node_id: int) -> None:
         self.disconnects.append(node_id)
         self._connections.pop(node_id, None)
+        self._slots.pop(node_id, None)
         lost, self._open[node_id] = self._open.get(node_id, []), []
         self._cell.events.append(lambda: self._fail(lost))
+
+    def die(self) -> None:
+        """This broker's process has ended: nobody waits for answers."""
+        self._is_dead = True
+        for waiting in self._open.values():
+            waiting.clear()
 
 
 class CellPlayer:
@@ -157,27 +194,57 @@ class CellPlayer:
         self.spoilers: list[Callable[[bytes], bytes]] = []
         self.brokers: dict[int, BrokerPlayer] = {}
         self.peers: dict[int, PlayedPeers] = {}
+        # Those of features, which have connections of their own.
+        self.feature_peers: dict[int, PlayedPeers] = {}
         self.managers: dict[int, ReplicationManager] = {}
-        for node_id in ids:
-            broker = BrokerPlayer(
-                properties,
-                image=image,
-                node_id=node_id,
-                seed=node_id,
-                topics=topic_properties(features),
-                fold_factories=[make for one in features for make in one.fold_factories],
-            )
-            self.brokers[node_id] = broker
-            self.peers[node_id] = broker.services.peers = PlayedPeers(self, node_id)
-            manager = self.managers[node_id] = ReplicationManager(broker.services)
-            broker.services.components.append(manager)
-            for feature in features:
-                if feature.plug_in is not None:
-                    feature.plug_in(broker.services)
         self.image = image
+        self._properties = properties
+        self._features = features
+        for node_id in ids:
+            self._make_broker(node_id, None)
         for broker in self.brokers.values():
             broker.services.start(self.now_ms)
             broker.services.wakes.run(self.now_ms)
+
+    def _make_broker(self, node_id: int, disk: SimFileSystem | None) -> BrokerPlayer:
+        broker = BrokerPlayer(
+            self._properties,
+            image=self.image,
+            node_id=node_id,
+            seed=node_id,
+            disk=disk,
+            topics=topic_properties(self._features),
+            fold_factories=[make for one in self._features for make in one.fold_factories],
+        )
+        services = broker.services
+        self.brokers[node_id] = broker
+        self.peers[node_id] = services.peers = PlayedPeers(self, node_id)
+        self.feature_peers[node_id] = services.feature_peers = PlayedPeers(self, node_id)
+        manager = self.managers[node_id] = ReplicationManager(services)
+        services.components.append(manager)
+        for feature in self._features:
+            if feature.plug_in is not None:
+                feature.plug_in(services)
+        return broker
+
+    def restart(self, node_id: int, *, is_clean: bool) -> BrokerPlayer:
+        """The next life of a broker, with its disk as it is, at the same time and with the image of
+        the cell. What it did not write is lost, and so is what was under way to it and from it."""
+        before = self.brokers[node_id]
+        if is_clean:
+            before.services.stop(self.now_ms)
+            before.logs.close(self.now_ms)
+        before.fs.process_death()
+        for peers in (self.peers, self.feature_peers):
+            peers[node_id].die()
+            for other_id, one in peers.items():
+                if other_id != node_id:
+                    one.disconnect(node_id)
+        broker = self._make_broker(node_id, before.fs)
+        broker.now_ms = before.now_ms
+        broker.services.start(broker.now_ms)
+        broker.services.wakes.run(broker.now_ms)
+        return broker
 
     @property
     def now_ms(self) -> int:
@@ -185,17 +252,24 @@ class CellPlayer:
 
     # The image.
 
-    def change(self, index: int = 0, *, only: Sequence[int] | None = None, **fields: Any) -> None:
+    def change(
+        self,
+        index: int = 0,
+        *,
+        only: Sequence[int] | None = None,
+        topic_id: UUID = TOPIC_ID,
+        **fields: Any,
+    ) -> None:
         """Change a partition of the image. `only`: the brokers that hear of it now."""
-        partition = self.image.topics_by_id[TOPIC_ID].partitions[index]
+        partition = self.image.topics_by_id[topic_id].partitions[index]
         if "leader" in fields:
             fields.setdefault("leader_epoch", partition.leader_epoch + 1)
         fields["partition_epoch"] = partition.partition_epoch + 1
-        self._change_topic(index, replace(partition, **fields))
+        self._change_topic(topic_id, index, replace(partition, **fields))
         self.tell(only)
 
-    def _change_topic(self, index: int, partition: PartitionImage) -> None:
-        topic = self.image.topics_by_id[TOPIC_ID]
+    def _change_topic(self, topic_id: UUID, index: int, partition: PartitionImage) -> None:
+        topic = self.image.topics_by_id[topic_id]
         partitions = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
         self._put_topic(replace(topic, partitions=partitions))
 
@@ -262,8 +336,8 @@ class CellPlayer:
 
     # What there is.
 
-    def replica(self, node_id: int, index: int = 0) -> Partition:
-        replica = self.brokers[node_id].services.partitions.replica(TOPIC_ID, index)
+    def replica(self, node_id: int, index: int = 0, *, topic_id: UUID = TOPIC_ID) -> Partition:
+        replica = self.brokers[node_id].services.partitions.replica(topic_id, index)
         assert replica is not None
         return replica
 
