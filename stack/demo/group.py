@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tidewheel import Client
 from tidewheel.consumer import Consumer
-from tidewheel.message import TopicPartition
+from tidewheel.message import Message, TopicPartition
+from tidewheel.retry_policy import RetryPolicy
 from tidewheel.settings import ClientSettings
 
 from stack.demo.ledger import Ledger
 
 BATCH_MESSAGES_MAX: Final = 500
 """Small enough that the loop turns often and producer and consumers share it fairly."""
+
+
+Handler = Callable[[Consumer, Sequence[Message]], Awaitable[Sequence[Message]]]
+"""What is done with a batch; those of it that are entered in the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What of a topic a group reads, by which policy it comes back, and who handles it."""
+
+    filter: str | None = None
+    retry: RetryPolicy | None = None
+    handler: Handler | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +47,10 @@ class Group:
     """Members of one consumer group that all write to one ledger."""
 
     def __init__(
-        self, bootstrap: str, topic: str, name: str, ledger: Ledger, filter: str | None = None
+        self, bootstrap: str, topic: str, name: str, ledger: Ledger, reads: Reads | None = None
     ) -> None:
         self.name = name
-        self._filter = filter
+        self._reads = Reads() if reads is None else reads
         self.history: list[GroupEvent] = []
         self.received_by: dict[str, int] = {}
         self._bootstrap = bootstrap
@@ -91,16 +105,18 @@ class Group:
             consumer = client.subscribe(
                 self._topic,
                 group=self.name,
-                filter=self._filter,
+                filter=self._reads.filter,
+                retry=self._reads.retry,
                 on_assigned=lambda partitions: self._note(member, "gets", partitions),
                 on_revoked=lambda partitions: self._note(member, "gives up", partitions),
                 on_lost=lambda partitions: self._note(member, "loses", partitions),
             )
             self._consumers[member] = consumer
             record_received = self._ledger.record_received
+            handler = self._reads.handler
             async for batch in consumer.batches(BATCH_MESSAGES_MAX):
                 now_s = time.perf_counter()
-                for message in batch:
+                for message in batch if handler is None else await handler(consumer, batch):
                     record_received(
                         message.key, message.value, message.partition, message.offset, now_s
                     )

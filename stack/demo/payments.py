@@ -1,7 +1,8 @@
 """The demo's second group: it reads by tags, and has to get what a plain reader counts.
 
     flights       carrier:UA origin:EWR     on every message, as tags
-    flights.pay   a subscription            those that match FILTER, and no others
+    flights.pay   a subscription            those that match FILTER, and no others; what of them is
+                                            declined comes again (declined.py)
 
 Whether a flight is one of these is said here in Python, from what the message holds, which no
 broker reads for that. The books of this group know such flights only, so that any other one is
@@ -22,8 +23,11 @@ from tidewheel import Client, ProducerRecord
 from tidewheel.errors import InvalidRequest
 from tidewheel.subscriptions import HEADERS_PROPERTY
 
+from stack.demo.declined import POLICY, Declined, DeclinedOutcome
+from stack.demo.declined import faults_of as declined_faults
+from stack.demo.declined import rows_of as declined_rows
 from stack.demo.flights import Flight
-from stack.demo.group import Group
+from stack.demo.group import Group, Reads
 from stack.demo.ledger import Ledger, Verdict
 
 FILTER: Final = "carrier:UA and (origin:EWR or origin:LGA)"
@@ -41,10 +45,12 @@ class PaymentsOutcome:
     filter: str
     counted: int
     verdict: Verdict
+    declined: DeclinedOutcome
 
     @property
     def is_good(self) -> bool:
-        return self.verdict.is_good and self.verdict.received == self.counted
+        are_all = self.verdict.is_good and self.verdict.received == self.counted
+        return are_all and self.declined.is_good
 
 
 class Payments:
@@ -56,6 +62,8 @@ class Payments:
         self._plain = plain
         self._ledger = Ledger(flights_max)
         self._wanted_rows: list[int] = []
+        self._name = f"{topic}-payments"
+        self._declined = Declined(f"{topic}.{self._name}")
         self._group: Group | None = None
 
     async def create_topic(
@@ -69,9 +77,8 @@ class Payments:
         except InvalidRequest:
             await client.admin.create_topic(self._topic, partitions=partitions)
             return False
-        self._group = Group(
-            self._bootstrap, self._topic, f"{self._topic}-payments", self._ledger, filter=FILTER
-        )
+        reads = Reads(FILTER, POLICY, self._declined.handle)
+        self._group = Group(self._bootstrap, self._topic, self._name, self._ledger, reads)
         return True
 
     def start(self) -> None:
@@ -99,10 +106,11 @@ class Payments:
         record.tags = (f"carrier:{carrier}", f"origin:{origin}")
         if carrier == CARRIER and origin in ORIGINS:
             self._ledger.record_sent(*flight)
+            self._declined.book(flight)
             self._wanted_rows.append(flight.row)
         return record
 
-    async def finish(self, stalled_s: float) -> PaymentsOutcome | None:
+    async def finish(self, client: Client, stalled_s: float) -> PaymentsOutcome | None:
         """When all have come, or none has for so long; None where there is no such group."""
         group, ledger = self._group, self._ledger
         if group is None:
@@ -113,9 +121,10 @@ class Payments:
             group.check()
             if ledger.received != received:
                 received, since_s = ledger.received, time.perf_counter()
+        declined = await self._declined.finish(client, stalled_s, group.check)
         await group.stop()
         counted = sum(map(self._plain.has_received, self._wanted_rows))
-        return PaymentsOutcome(FILTER, counted, ledger.verdict())
+        return PaymentsOutcome(FILTER, counted, ledger.verdict(), declined)
 
 
 def row_of(outcome: PaymentsOutcome | None) -> list[tuple[str, str]]:
@@ -126,7 +135,7 @@ def row_of(outcome: PaymentsOutcome | None) -> list[tuple[str, str]]:
         f"{outcome.verdict.received:,} flights by the filter `{outcome.filter}`; "
         f"a plain reader counts {outcome.counted:,}"
     )
-    return [("subscription", text)]
+    return [("subscription", text), *declined_rows(outcome.declined)]
 
 
 def faults_of(outcome: PaymentsOutcome | None) -> dict[str, int]:
@@ -139,4 +148,5 @@ def faults_of(outcome: PaymentsOutcome | None) -> dict[str, int]:
         "not wanted by filter": verdict.unknown,
         "wrong by filter": verdict.altered + verdict.out_of_order + verdict.duplicates,
         "counted otherwise": abs(verdict.received - outcome.counted),
+        **declined_faults(outcome.declined),
     }

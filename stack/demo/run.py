@@ -3,9 +3,9 @@
 1. A cell of three brokers with a control plane, of its own, in a temporary folder, on free ports.
    Two tenants sign up over REST, each with a topic of the same name and a key (tenants.py).
 2. The first one's topic has several partitions and three replicas; a group of two consumers reads
-   it, and a second group some of it by tags (payments.py). Some flights are sent once more, to be
-   delivered when they depart (departures.py). The second tenant sends and reads beside it all the
-   time (neighbour.py).
+   it, and a second group some of it by tags (payments.py), with a handler that fails on some
+   (declined.py). Some flights are sent once more, to be delivered when they depart (departures.py).
+   The second tenant sends and reads beside it all the time (neighbour.py).
 3. Most flights as fast as they go. When a third are acknowledged, one broker is killed; when two
    thirds are received, it is started again. In between, at one half, one consumer leaves and
    another takes its place.
@@ -301,7 +301,7 @@ class Demo:
         async with self._client("demo-paced", ProducerSettings.latency()) as paced_client:
             await self._send_paced(paced_client, flights)
         await self._until(group, lambda: self._ledger.received >= self._ledger.sent)
-        payments = await self._payments.finish(STALLED_S)
+        payments = await self._payments.finish(client, STALLED_S)
         departures = await self._departures.finish(STALLED_S)
         await group.stop()
         lag = await client.admin.lag(group.name)

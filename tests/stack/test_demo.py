@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from stack.demo import run
+from stack.demo.declined import ATTEMPTS
 from stack.demo.flights import FLIGHTS_COUNT
 
 COMMAND = [sys.executable, "-P", "-m", "stack", "demo"]
@@ -25,6 +26,8 @@ TIMEOUT_S = 240
 pytestmark = pytest.mark.timeout(300)
 # Of United, from Newark and LaGuardia, as the package has them.
 UNITED_COUNT = 54_131
+# Of these: those that were cancelled, and those that left three hours late or more.
+CANCELLED_COUNT, LATE_COUNT = 642, 557
 # Each twentieth of those that go as fast as they can.
 DEPARTURES_COUNT = (FLIGHTS_COUNT - run.PACED_COUNT) // 20
 
@@ -81,6 +84,12 @@ def test_every_flight_arrives_as_sent_in_order(scratch: Path) -> None:
     assert payments["counted"] == payments["verdict"]["received"] == UNITED_COUNT
     assert payments["verdict"]["sent"] == UNITED_COUNT
     assert payments["verdict"]["unknown"] == 0
+    declined = payments["declined"]
+    assert declined["declined"] == CANCELLED_COUNT + LATE_COUNT
+    assert (declined["paid"], declined["dead"]) == (LATE_COUNT, CANCELLED_COUNT)
+    assert declined["retries"] == LATE_COUNT + (ATTEMPTS - 1) * CANCELLED_COUNT
+    faults = ("unaccounted", "wrong_attempts", "dead_twice", "early")
+    assert [declined[fault] for fault in faults] == [0, 0, 0, 0]
     departures = outcome["departures"]
     assert departures["sent"] == departures["received"] == DEPARTURES_COUNT
     assert (departures["early"], departures["repeated"]) == (0, 0)

@@ -25,6 +25,9 @@ from stack.operators import OPERATIONS, OPERATIONS_OF, login_of, verifiers_of
 from stack.options import StackOptions
 from stack.supervisor import Supervisor
 
+# Within it librdkafka has looked for the coordinator of a group.
+REFUSAL_S = 0.7
+
 
 class Operator:
     """Types commands for one stack."""
@@ -207,6 +210,20 @@ def test_the_sdk_says_why_it_is_not_let_in(operator: Operator) -> None:
     assert "?ca=" in untrusted.value.hint
     for error in (refused.value, unknown.value, untrusted.value):
         assert password not in str(error)
+
+
+def test_who_reads_without_a_group_needs_no_right_on_one(operator: Operator) -> None:
+    operator.types("tenants create readers")
+    password = operator.shown("users create zoe --tenant readers")["password"]
+    for operation in ("create", "write", "read"):
+        operator.types(f"acls grant zoe --tenant readers --topic t --operation {operation}")
+    with Client(operator.url("zoe@readers", password)) as client:
+        client.admin.create_topic("t")
+        client.topic("t").send("one")
+        with client.subscribe("t") as consumer:
+            batches = consumer.batches(1000, REFUSAL_S)
+            # A refusal would come while there is nothing to read.
+            assert [len(next(batches)) for _ in range(3)] == [1, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -36,16 +36,16 @@ def outcome_of(received: Sequence[int], plain_received: Sequence[int]) -> Paymen
     async def run() -> PaymentsOutcome | None:
         async with MemoryBroker().client() as client:
             assert await payments.create_topic(client, 2)
-        for one in FLIGHTS:
-            plain.record_sent(*one)
-            record = payments.record(one)
-            assert (record.value, record.key) == (one.value, one.key)
-            assert Filter(FILTER).matches(record.tags) == (one.row in OURS)
-        for ledger, rows in ((payments._ledger, received), (plain, plain_received)):
-            for row in rows:
-                one = FLIGHTS[row - 1]
-                ledger.record_received(one.key, one.value, 0, row, 0.0)
-        return await payments.finish(0.0)
+            for one in FLIGHTS:
+                plain.record_sent(*one)
+                record = payments.record(one)
+                assert (record.value, record.key) == (one.value, one.key)
+                assert Filter(FILTER).matches(record.tags) == (one.row in OURS)
+            for ledger, rows in ((payments._ledger, received), (plain, plain_received)):
+                for row in rows:
+                    one = FLIGHTS[row - 1]
+                    ledger.record_received(one.key, one.value, 0, row, 0.0)
+            return await payments.finish(client, 0.0)
 
     outcome = asyncio.run(run())
     assert outcome is not None
@@ -56,8 +56,9 @@ def test_what_a_plain_reader_counts_is_what_the_group_has_to_get() -> None:
     outcome = outcome_of(OURS, (1, 2, 3, 4))
     assert outcome.is_good
     assert (outcome.counted, outcome.verdict.received) == (2, 2)
-    ((name, text),) = row_of(outcome)
-    assert name == "subscription"
+    names = [name for name, _ in row_of(outcome)]
+    assert names == ["subscription", "retries", "dead letters"]
+    text = row_of(outcome)[0][1]
     assert "2 flights" in text
     assert "counts 2" in text
     assert not any(faults_of(outcome).values())
@@ -75,5 +76,10 @@ def test_what_is_missing_is_too_much_or_was_counted_otherwise_is_blamed() -> Non
 def test_without_subscriptions_flights_are_plain() -> None:
     payments = Payments("127.0.0.1:1", "flights", len(FLIGHTS), Ledger(len(FLIGHTS)))
     assert payments.record(FLIGHTS[0]).tags == ()
-    assert asyncio.run(payments.finish(0.0)) is None
+
+    async def run() -> PaymentsOutcome | None:
+        async with MemoryBroker().client() as client:
+            return await payments.finish(client, 0.0)
+
+    assert asyncio.run(run()) is None
     assert (row_of(None), faults_of(None)) == ([], {})

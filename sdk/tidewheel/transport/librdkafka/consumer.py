@@ -193,6 +193,9 @@ class LibrdkafkaConsumer:
                 f'"{self._plan.settings.instance_id}" now',
                 kafka_name="FENCED_INSTANCE_ID",
             )
+        elif name == "GROUP_AUTHORIZATION_FAILED" and self._plan.group is None:
+            # librdkafka looks for the coordinator of NO_GROUP_ID, for which nobody needs a right.
+            logger.debug("Reading without a group: %s", error.str())
         elif name not in _HARMLESS and (error.fatal() or not error.retriable()):
             raise from_kafka(error, f"consuming {', '.join(self._plan.topics)}")
         return False
