@@ -12,6 +12,7 @@ from tests.simulation.mutants_broker import BROKER_MUTANTS
 from tests.simulation.mutants_bundles import BUNDLE_MUTANTS
 from tests.simulation.mutants_cell import CELL_MUTANTS
 from tests.simulation.mutants_cleaner import CLEANER_MUTANTS
+from tests.simulation.mutants_commands import COMMAND_MUTANTS
 from tests.simulation.mutants_delays import DELAY_MUTANTS
 from tests.simulation.mutants_drains import DRAIN_MUTANTS
 from tests.simulation.mutants_factors import FACTOR_MUTANTS
@@ -61,6 +62,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *SUBSCRIPTION_MUTANTS,
     *PIN_MUTANTS,
     *DELAY_MUTANTS,
+    *COMMAND_MUTANTS,
     *UNDELETE_MUTANTS,
     *TENANT_MUTANTS,
 )
