@@ -14,8 +14,8 @@ only a write that was under way can be torn. It also names the broker epoch unde
 was registered in its cell. Mark or same boot, the logs have everything that this process ever
 acknowledged under that epoch (`read_broker_epoch`), and its registration may say so. It says
 how many directories the broker had: where one is missing, what was on it is lost. And it has the
-last date that was vouched for (vouched_date.py), by which the next process judges the clocks that
-it finds.
+last date that was vouched for and that of the boot (vouched_date.py), by which the next process
+judges the clocks that it finds.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class DirectoryState(NamedTuple):
     sequence: int
     # The last date that was vouched for; None: never, or by a version that did not note it.
     vouched_date_ms: int | None = None
+    # The date of the boot, by that one; None where that was not known.
+    boot_date_ms: int | None = None
 
 
 def summary_of(log: LogState) -> LogSummary:
@@ -102,8 +104,8 @@ def read_directory(fs: FileSystem, path: str) -> DirectoryState:
                 key: LogEntry(topic, LogSummary(*fields))
                 for key, (topic, *fields) in value["logs"].items()
             }
-            date_ms = value.get("vouched_date_ms")
-            return DirectoryState(logs, value["boot_id"], is_clean, value["sequence"], date_ms)
+            dates_ms = (value.get("vouched_date_ms"), value.get("boot_date_ms"))
+            return DirectoryState(logs, value["boot_id"], is_clean, value["sequence"], *dates_ms)
     return DirectoryState({}, None, False, 0)
 
 
@@ -160,6 +162,8 @@ def encode_directory(
         value["broker_epoch"] = broker_epoch
     if directory.vouched_date.last_ms is not None:
         value["vouched_date_ms"] = directory.vouched_date.last_ms
+    if directory.vouched_date.boot_date_ms is not None:
+        value["boot_date_ms"] = directory.vouched_date.boot_date_ms
     return encode_value(value)
 
 

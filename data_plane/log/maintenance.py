@@ -128,8 +128,8 @@ class Maintenance:
         self._expiration_due_ms = now_ms + config.producer_expiration_check_interval_ms
         self._expirations: Iterator[int] = iter(())
         self._is_checkpoint_hastened = False
-        # Whether a checkpoint was begun that has some date that was vouched for.
-        self._is_date_kept = False
+        # Which dates that were vouched for are in a checkpoint that was begun.
+        self._kept_dates = (False, False)
         # Those that are still to look at logs.
         self._checkpoints: dict[LogDirectory, CheckpointJob] = {}
         self._compaction_due_ms = now_ms + config.cleaner_backoff_ms
@@ -318,11 +318,12 @@ class Maintenance:
         return since_ms >= 0 and now_ms - since_ms >= log.config.flush_ms
 
     def _checkpoint(self, now_ms: int) -> None:
-        is_date_known = self._manager.vouched_date.last_ms is not None
-        if is_date_known and not self._is_date_kept and not self._is_checkpoint_under_way:
+        date = self._manager.vouched_date
+        known = (date.last_ms is not None, date.boot_date_ms is not None)
+        if known > self._kept_dates and not self._is_checkpoint_under_way:
             # Whoever is killed soon has it then: without one the next process trusts no clock
             # before that has stood, and whatever goes by the date waits so long.
-            self._is_date_kept = True
+            self._kept_dates = known
             self._checkpoint_due_ms = now_ms
         if now_ms >= self._checkpoint_due_ms:
             self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms

@@ -241,7 +241,6 @@ class LogManager:
     ) -> None:
         state = read_directory(self._fs, directory.path)
         directory.checkpoint_sequence = state.sequence
-        self.vouched_date.learn(state.vouched_date_ms)
         directory.damage = read_damage(self._fs, directory.path)
         if directory.broker_epoch is None:
             # Until it is registered this process carries on the life of the last one.
@@ -250,6 +249,7 @@ class LogManager:
             )
         remove_clean_mark(self._fs, directory.path, state)
         may_lose = state.boot_id is None or state.boot_id != self._fs.boot_id()
+        self.vouched_date.learn(state.vouched_date_ms, None if may_lose else state.boot_date_ms)
         recovered_before = self.recovered_logs
         for count, (topic_id, partition, folder) in enumerate(found, 1):
             key = (topic_id, partition)

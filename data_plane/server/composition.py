@@ -131,7 +131,8 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     services.metadata = MetadataWriter(services, ports.now_ms)
     _take_over_logs(services, ports, entry)
     # Before anything is stored.
-    wall_clock.observe(ports.now_ms(), ports.wall_ms())
+    now_ms = ports.now_ms()
+    wall_clock.observe(now_ms, now_ms + ports.ahead_ms())
     _add_components(services, ports, entry, collector)
     if entry.broker is not None:
         # A broker that is alone starts faster without it.
@@ -165,14 +166,14 @@ def _open_logs(ports: Ports, entry: Entry, config: EffectiveConfig) -> None:
 
 def make_wall_clock(entry: Entry, config: EffectiveConfig, begun_ms: int) -> WallClock:
     """With what the logs, which have been opened since `begun_ms`, know of the date."""
-    logs, last_ms = entry.logs, entry.logs.vouched_date.last_ms
+    logs = entry.logs
     # Other brokers may have what this one does not.
     is_empty = not entry.image.topics_by_id and not logs.partition_ids()
     return WallClock(
         config.get_int("clock.jump.max.ms"),
         config.get_int("clock.settle.ms"),
         follows_store=entry.broker is not None,
-        known_offset_ms=None if last_ms is None else last_ms - begun_ms,
+        known_offset_ms=logs.vouched_date.known_offset_ms(begun_ms),
         has_past=not is_empty or not entry.is_current or logs.has_unread_directories,
     )
 
@@ -210,7 +211,7 @@ def _add_components(
     services: Services, ports: Ports, entry: Entry, collector: BrokerCollector
 ) -> None:
     """What every broker has. The guard is first: the others ask for its permit."""
-    guard = DeletionGuard(services, ports.wall_ms)
+    guard = DeletionGuard(services, ports.ahead_ms)
     services.deletion_guard = guard
     services.measure_space = ports.measure_space
     services.log_threshold = ports.log_threshold

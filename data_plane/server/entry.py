@@ -338,7 +338,7 @@ def _logs(
         fold_factories=ports.fold_factories,
         maintenance=maintenance_config(config),
         # Of nobody yet: see deletion_guard.py.
-        vouched_date=VouchedDate(),
+        vouched_date=VouchedDate(booted_ms=ports.booted_ms),
     )
     for path, error in unreadable.items():
         logs.leave_alone(path, error)

@@ -47,9 +47,10 @@ class NoPeers:
 class Ports:
     """See the module.
 
-    - `now_ms` reads the steady clock, `wall_ms` the one that people set, `clock_ns` one that is
-      good for short durations only, `thread_clock_ns` what the calling thread has had of a
-      processor.
+    - `now_ms` reads the steady clock, `ahead_ms` how far the one that people set is ahead of it,
+      `clock_ns` one that is good for short durations only, `thread_clock_ns` what the calling
+      thread has had of a processor.
+    - `booted_ms`: what `now_ms` would have read at the machine's boot; None where that is unknown.
     - `executor` runs what requests wait for, `maintenance_lanes` the rest: each lane one job after
       the other.
     - `read_executor` runs what consumers read from disk, which is to hold up nothing else; None
@@ -70,12 +71,13 @@ class Ports:
     executor: Executor
     maintenance_lanes: Mapping[Lane, Executor]
     now_ms: Callable[[], int]
-    wall_ms: Callable[[], int]
+    ahead_ms: Callable[[], int]
     random: random.Random
     log: Logger
     log_threshold: LogThreshold
     make_peers: Callable[[Services], Peers]
     measure_space: Callable[[str], tuple[int, int]]
+    booted_ms: int | None = None
     shared_store: MetadataStore | None = None
     store_executor: Executor | None = None
     read_executor: Executor | None = None

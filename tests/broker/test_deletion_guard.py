@@ -38,7 +38,7 @@ class Broker(BrokerPlayer):
         services.wall_clock = WallClock(MINUTE_MS, SETTLE_MS)
         services.partitions.wall_ms = services.wall_clock.wall_ms
         lanes = dict.fromkeys(Lane, self.executor)
-        self.guard = DeletionGuard(services, lambda: self.now_ms + self.off_ms)
+        self.guard = DeletionGuard(services, lambda: self.off_ms)
         services.components += [self.guard, LogMaintenance(services, lanes)]
         services.start(self.now_ms)
         self.create_topic("t", 1, {"retention.ms": str(retention_ms)})
@@ -162,7 +162,7 @@ def test_deleting_records_on_request_waits_for_an_image_that_is_vouched_for() ->
 def test_a_start_is_no_reason_to_warn_unless_it_lasts(is_answered: bool) -> None:
     player = BrokerPlayer()
     doubt = ["not heard from the store"]
-    guard = DeletionGuard(player.services, lambda: player.now_ms)
+    guard = DeletionGuard(player.services, lambda: 0)
     guard.image_doubt = lambda now_ms: doubt[0]
     player.services.components.append(guard)
     player.services.start(player.now_ms)

@@ -20,6 +20,7 @@ from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.scrubber import ScrubJob
 from data_plane.log.sim_file_system import Fault, SimFileSystem
+from data_plane.log.vouched_date import VouchedDate
 from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
 from tests.log.world import read_all
 
@@ -36,7 +37,12 @@ COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}), min_cleanable_
 class Broker:
     """A manager whose jobs run at once when they are due, unless they are held back."""
 
-    def __init__(self, config: LogConfig = SMALL, maintenance: MaintenanceConfig = CONFIG) -> None:
+    def __init__(
+        self,
+        config: LogConfig = SMALL,
+        maintenance: MaintenanceConfig = CONFIG,
+        vouched_date: VouchedDate | None = None,
+    ) -> None:
         self.fs = SimFileSystem()
         self.now_ms = START_MS
         self.manager = LogManager(
@@ -45,6 +51,7 @@ class Broker:
             fs=self.fs,
             now_ms=self.now_ms,
             maintenance=maintenance,
+            vouched_date=vouched_date,
         )
         assert self.manager.start(self.now_ms) == []
 
@@ -315,6 +322,18 @@ def test_the_first_date_that_is_vouched_for_does_not_wait_for_the_interval() -> 
         broker.manager.vouched_date.look(70, START_MS + passed_ms)
         broker.run(1)
         assert read_directory(broker.fs, folder).vouched_date_ms == START_MS + 71
+
+
+def test_the_first_date_of_a_boot_does_not_wait_for_the_interval() -> None:
+    """What a process of another boot knew is less."""
+    broker = Broker(vouched_date=VouchedDate(booted_ms=START_MS - 30))
+    broker.manager.vouched_date.learn(START_MS - 2, None)
+    broker.run()
+    for passed_ms in (1, 2):
+        broker.manager.vouched_date.look(70, START_MS + passed_ms)
+        broker.run(1)
+        found = read_directory(broker.fs, broker.manager.directories[0].path)
+        assert (found.vouched_date_ms, found.boot_date_ms) == (START_MS + 71, START_MS + 40)
 
 
 def test_a_cut_during_a_checkpoint_keeps_its_mark() -> None:

@@ -80,7 +80,7 @@ def test_a_date_that_has_gone_back_and_stood_is_the_last_one() -> None:
 def test_of_several_directories_the_latest_counts() -> None:
     one = OneLog()
     for date_ms in (7, None, 9, 8):
-        one.manager.vouched_date.learn(date_ms)
+        one.manager.vouched_date.learn(date_ms, None)
     assert known_ms(one) == 9
 
 

@@ -52,6 +52,8 @@ class Machine:
         self.clock = clock
         self.store = None if store is None else FaultyStore(store)
         self.fs = SimFileSystem()
+        # When it was booted, by the steady clock; None where nobody knows.
+        self.booted_ms: int | None = None
         self.while_asleep: Callable[[], None] = lambda: None
         self.slept_ms = 0
         self._lives = 0
@@ -77,7 +79,8 @@ class Machine:
             executor=executor,
             maintenance_lanes=dict.fromkeys(Lane, executor),
             now_ms=lambda: self.clock.now_ms,
-            wall_ms=lambda: self.clock.now_ms,
+            ahead_ms=lambda: 0,
+            booted_ms=self.booted_ms,
             random=random.Random(f"{self._number} {self._attempts}"),
             log=RememberingLog(),
             log_threshold=anything,

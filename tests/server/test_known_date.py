@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from uuid import UUID
 
 import pytest
@@ -86,4 +87,35 @@ def test_logs_of_which_no_date_is_known_wait(store: InMemoryMetadataStore, clock
     entry.logs.start(clock.now_ms)
     entry.logs.create(TOPIC_ID, "t", 0)
     entry.logs.close(clock.now_ms)
+    assert not start(machine)
+
+
+@pytest.mark.parametrize("off_ms", [MONTH_MS, -MONTH_MS])
+def test_in_the_same_boot_elapsed_time_tells_what_date_it_is(
+    store: InMemoryMetadataStore, clock: Clock, off_ms: int
+) -> None:
+    machine = Machine(store, clock)
+    machine.booted_ms = clock.now_ms - MINUTE_MS
+    assert start(machine, with_log=True)
+    for _ in range(3):
+        clock.now_ms += 10 * MINUTE_MS
+        assert not start(machine, off_ms=off_ms)
+    assert start(machine), "however long no process was there, and though some were in doubt"
+    # A steady clock of another process counts from elsewhere.
+    clock.now_ms += 20 * MINUTE_MS
+    machine.booted_ms += 7
+    assert start(machine, off_ms=7)
+
+
+def test_after_another_boot_elapsed_time_tells_nothing(
+    store: InMemoryMetadataStore, clock: Clock
+) -> None:
+    machine = Machine(store, clock)
+    machine.booted_ms = clock.now_ms - MINUTE_MS
+    assert start(machine, with_log=True)
+    machine.fs.power_loss(random.Random(1))
+    machine.booted_ms = clock.now_ms + MINUTE_MS
+    clock.now_ms += 2 * MINUTE_MS
+    assert not start(machine), "in doubt, it writes no date of this boot"
+    clock.now_ms += 2 * MINUTE_MS
     assert not start(machine)

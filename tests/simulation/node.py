@@ -188,7 +188,7 @@ class Node:
             self._suspended.append((action, args))
             return
         # What its file system stamps files with.
-        self.fs.now_ms = self.clock.wall_ms()
+        self.fs.now_ms = self._wall_ns() // 1_000_000
         try:
             action(*args)
             self._end_pass()
@@ -272,7 +272,8 @@ class Node:
             maintenance_lanes=self.maintenance_lanes,
             store_executor=self.store_executor,
             now_ms=self.clock.now_ms,
-            wall_ms=self.clock.wall_ms,
+            ahead_ms=self.clock.ahead_ms,
+            booted_ms=self.clock.booted_ms,
             random=random,
             log=self.log,
             log_threshold=LogThreshold(),

@@ -43,11 +43,12 @@ def _no_doubt(now_ms: int) -> str:
 
 
 class DeletionGuard:
-    """A component, before all that ask for the permit. `read_wall_ms` reads the wall clock."""
+    """A component, before all that ask for the permit. `read_ahead_ms`: how far the wall
+    clock is ahead of the steady one."""
 
-    def __init__(self, services: Services, read_wall_ms: Callable[[], int]) -> None:
+    def __init__(self, services: Services, read_ahead_ms: Callable[[], int]) -> None:
         self._services = services
-        self._read_wall_ms = read_wall_ms
+        self._read_ahead_ms = read_ahead_ms
         # Why the image may be out of date; "" when it is not. A broker that is alone keeps the
         # metadata itself.
         self.image_doubt: Callable[[int], str] = _no_doubt
@@ -64,7 +65,7 @@ class DeletionGuard:
     def tick(self, now_ms: int) -> None:
         services = self._services
         clock = services.wall_clock
-        clock.observe(now_ms, self._read_wall_ms())
+        clock.observe(now_ms, now_ms + self._read_ahead_ms())
         # Records without a timestamp are as old as their append: noted by a wrong date they would
         # go too early once it is right.
         services.logs.vouched_date.look(clock.vouched_offset_ms, now_ms)

@@ -21,6 +21,7 @@ The store's first answer is judged by the date that was vouched for last, before
 (data_plane/log/vouched_date.py): one further from it than `jump_ms_max` is a jump like any other.
 
     last vouched for 12:00   first answer 12:00:40              close: trusted
+                             12:20, 20 min of elapsed time      close: trusted
                              12:20, a reboot that took so long  trusted once it has stood
                              40 days later, both clocks wrong   not trusted, and in the end mended
 
