@@ -1,4 +1,5 @@
-"""What operations ask of messages that are hidden until they are due: a port, filled by a feature.
+"""What operations ask of messages that are hidden until they are due: a port, filled by a feature;
+and what whoever delivers them asks first, of another one.
 
     look    on the loop: a partition's as they are now, at no cost that grows with their number
     read    in a worker thread: pages by time, counts
@@ -81,3 +82,16 @@ class PendingMessages(Protocol):
 
     def look(self, partition: Partition) -> PendingView:
         """On the loop; the partition's log is loaded."""
+
+
+class FiringGate(Protocol):
+    """Who may hold back what is due."""
+
+    def may_fire(self, partition: Partition, now_ms: int) -> int | None:
+        """How many messages may be delivered now; None for all of them."""
+
+    def look_again_ms(self, partition: Partition, now_ms: int) -> int:
+        """When that changes at the earliest, where some are held back."""
+
+    def fired(self, partition: Partition, offset: int, count: int, now_ms: int) -> None:
+        """So many were delivered, from this offset on."""

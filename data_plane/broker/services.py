@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from data_plane.broker.cell.metadata_writer import MetadataWriter
     from data_plane.broker.coordinators.groups import GroupService
     from data_plane.broker.fetch.open_fetches import OpenFetches
-    from data_plane.broker.pending_messages import PendingMessages
+    from data_plane.broker.fetch.projection import SentListener
+    from data_plane.broker.pending_messages import FiringGate, PendingMessages
     from data_plane.broker.produce.duplicates import DuplicateFinder
     from data_plane.broker.produce.init_producer_id import ProducerIds
     from data_plane.broker.produce.judging import Judges
@@ -216,6 +217,9 @@ class Services:
     judges: Judges | None = None
     # Of one that hides messages until they are due.
     pending_messages: PendingMessages | None = None
+    # Of one that may hold them back; and that hears what readers of virtual topics are sent.
+    firing_gate: FiringGate | None = None
+    on_sent: SentListener | None = None
     # Told of led partitions to which records were appended that are hidden from readers.
     hidden_listeners: list[Callable[[Partition], None]] = field(default_factory=list)
 

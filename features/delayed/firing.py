@@ -11,6 +11,7 @@ which it stays.
 Invariants
 - Nothing is appended that was not due by the date when its batch was made, and none while the
   clock is not to be trusted (`trusted_wall_ms`).
+- While there is a gate (`Services.firing_gate`) no more is appended than it lets through.
 - A batch is appended only in the leader epoch and to the fold for which it was made, and only if
   all that it delivers is still pending, and due when it was. Else it is dropped, and made anew.
 
@@ -196,8 +197,13 @@ class _PartitionFiring:
             # The clock may have gone back since they came due.
             if entry[0] <= wall_ms and entry[1] not in self._not_before_ms
         ]
-        if entries:
-            self._make(fold, entries[:BATCH_RECORDS_MAX], wall_ms)
+        gate = self._firing.services.firing_gate
+        room = None if gate is None or not entries else gate.may_fire(partition, now_ms)
+        if room == 0:
+            assert gate is not None
+            self._wait(max(now_ms + 1, gate.look_again_ms(partition, now_ms)))
+        elif entries:
+            self._make(fold, entries[: BATCH_RECORDS_MAX if room is None else room], wall_ms)
         else:
             wait_ms = min(TIMER_MS_MAX, _ms_until(fold.pending, wall_ms))
             self._wait(min([now_ms + wait_ms, *self._not_before_ms.values()]))
@@ -238,7 +244,7 @@ class _PartitionFiring:
             and fold_of(partition.log) is fold
             and all(fold.pending.near_due_ms(offset) == due_ms for due_ms, offset in made.entries)
         )
-        if made.entries and is_as_it_was:
+        if made.entries and is_as_it_was and self._is_let_through(len(made.entries), now_ms):
             try:
                 self._append(made, now_ms)
             except LogError as error:
@@ -247,10 +253,20 @@ class _PartitionFiring:
                 self._not_before_ms.update(dict.fromkeys(offsets, now_ms + RETRY_MS))
         self._firing.wake(partition)
 
+    def _is_let_through(self, count: int, now_ms: int) -> bool:
+        """What is not is dropped, and made anew when it is."""
+        gate = self._firing.services.firing_gate
+        room = None if gate is None else gate.may_fire(self._partition, now_ms)
+        return room is None or count <= room
+
     def _append(self, made: DueBatch, now_ms: int) -> None:
         """Raises LogError, and nothing is stored then."""
-        batch = made.batch
-        self._partition.append_as_leader(batch, 0, len(batch), now_ms=now_ms, origin=FEATURE)
+        batch, partition = made.batch, self._partition
+        offset = partition.log.log_end_offset
+        partition.append_as_leader(batch, 0, len(batch), now_ms=now_ms, origin=FEATURE)
+        gate = self._firing.services.firing_gate
+        if gate is not None:
+            gate.fired(partition, offset, len(made.entries), now_ms)
         wall_ms = self._firing.services.wall_clock.wall_ms(now_ms)
         for due_ms, _ in made.entries:
             self._firing.metrics.note_delivered(max(0, wall_ms - due_ms))

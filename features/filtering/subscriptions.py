@@ -15,6 +15,7 @@ Invariants
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -98,10 +99,15 @@ class Subscriptions:
         projected = subscription.partitions.get(index)
         if projected is None:
             half, is_own = divmod(index, 2)
+            listener = self._services.on_sent
+            told = None
+            if listener is not None and index != NOWHERE:
+                told = partial(listener, found.topic_id, index)
             if source is None or is_own:
-                projected = ProjectedPartition(found.id_bytes, half, OWN_RECORDS)
+                projected = ProjectedPartition(found.id_bytes, half, OWN_RECORDS, told)
             else:
-                projected = ProjectedPartition(source.id_bytes, half, subscription.projection)
+                projection = subscription.projection
+                projected = ProjectedPartition(source.id_bytes, half, projection, told)
             subscription.partitions[index] = projected
         return projected
 

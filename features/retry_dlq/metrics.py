@@ -10,16 +10,20 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from features.retry_dlq.breakers import Breakers
 from features.retry_dlq.judgement import Copy, Dead, Outcome
 
 # Attempts beyond it are counted together.
 ATTEMPTS_TOLD_MAX: Final = 16
+# Partitions by name.
+PAUSED_TOLD_MAX: Final = 100
 
 
 class RetryMetrics(Collector):
     """Of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, breakers: Breakers) -> None:
+        self._breakers = breakers
         # How many dead letters of the partitions led here are not in their topics yet.
         self.look: Callable[[], int] = lambda: 0
         self.sent_count = 0
@@ -72,3 +76,26 @@ class RetryMetrics(Collector):
         for reason, count in sorted(self.held_counts.items()):
             held.add_metric([reason], count)
         yield held
+        yield from self._of_breakers()
+
+    def _of_breakers(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "tidewheel_retry_pauses",
+            "How often retries of a partition were paused, as nearly all was nacked.",
+            value=self._breakers.openings_count,
+        )
+        open_ones = list(self._breakers.open_ones())
+        yield GaugeMetricFamily(
+            "tidewheel_retry_paused_partitions",
+            "Retry partitions led here whose retries pause.",
+            value=len(open_ones),
+        )
+        paused = GaugeMetricFamily(
+            "tidewheel_retry_paused",
+            "Of those, the first hundred: 1 while nothing is delivered, 2 while a few are tried.",
+            labels=["tenant", "topic", "partition"],
+        )
+        for partition, breaker in open_ones[:PAUSED_TOLD_MAX]:
+            labels = [partition.tenant, partition.topic, str(partition.index)]
+            paused.add_metric(labels, 2 if breaker.is_probing else 1)
+        yield paused

@@ -25,6 +25,7 @@ from data_plane.cell.virtual_topics import SOURCE_PROPERTY
 from features.retry_dlq.policy import (
     ATTEMPTS_PROPERTY,
     BACKOFF_PROPERTY,
+    BREAKER_PROPERTY,
     DEAD_LETTERS_PROPERTY,
     DEFAULT_ATTEMPTS_MAX,
     DEFAULT_BACKOFF,
@@ -76,6 +77,12 @@ DEFINITIONS: Final = (
         at_least(0),
     ),
     define(
+        BREAKER_PROPERTY,
+        "BOOLEAN",
+        "true",
+        "Whether a subscription's retries pause while its handlers fail at nearly everything.",
+    ),
+    define(
         DEAD_LETTERS_PROPERTY,
         "STRING",
         "",
@@ -115,6 +122,11 @@ def _value(configs: Mapping[str, str], name: str) -> Value:
         return definition.parse(configs.get(name, definition.default))
     except InvalidValue:
         return definition.parse(definition.default)
+
+
+def has_breaker(configs: Mapping[str, str]) -> bool:
+    """Whether the retries of a subscription with these configurations may pause."""
+    return bool(_value(configs, BREAKER_PROPERTY))
 
 
 def dead_letter_topic(subscription: TopicImage) -> str:

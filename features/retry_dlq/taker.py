@@ -8,6 +8,7 @@ Deliberately absent: turns, and what a judgement holds for (data_plane/broker/pr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
@@ -24,8 +25,9 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import scan_headers
 from data_plane.wire.records import BatchHeader, Buffer
 from features.retry_dlq.arrivals import Arrivals, TakenDeadLetters
+from features.retry_dlq.breakers import Breakers
 from features.retry_dlq.commands import read_commands
-from features.retry_dlq.judgement import Outlook, judge, refusal_of
+from features.retry_dlq.judgement import Outcome, Outlook, judge, refusal_of
 from features.retry_dlq.metrics import RetryMetrics
 from features.retry_dlq.nacks import Nacks
 from features.retry_dlq.originals import ReadableLog, StoredDeliveries
@@ -42,9 +44,10 @@ _CLOCK_IN_DOUBT: Final = (
 class RetryTaker:
     """One per broker."""
 
-    def __init__(self, services: Services, metrics: RetryMetrics) -> None:
+    def __init__(self, services: Services, metrics: RetryMetrics, breakers: Breakers) -> None:
         self._services = services
         self._metrics = metrics
+        self._breakers = breakers
 
     def refusal(self, topic: TopicImage, *, is_broker: bool) -> str | None:
         """See Taker."""
@@ -93,7 +96,12 @@ class RetryTaker:
             f"{source.name}/{index}",
         )
         chance = Random(services.random.getrandbits(64))
-        return TakenNacks(partition.log, nacks, state, deliveries, outlook, chance, self._metrics)
+
+        def judged(outcomes: Sequence[Outcome]) -> None:
+            self._breakers.judged(partition, outcomes, now_ms)
+
+        log, metrics = partition.log, self._metrics
+        return TakenNacks(log, nacks, state, deliveries, outlook, chance, metrics, judged)
 
 
 def _readable(partition: Partition) -> ReadableLog:
@@ -114,8 +122,10 @@ class TakenNacks:
         outlook: Outlook,
         chance: Random,
         metrics: RetryMetrics,
+        on_judged: Callable[[Sequence[Outcome]], None],
     ) -> None:
-        """`state` is released when it is closed."""
+        """`state` is released when it is closed; `on_judged` hears on the loop then what became of
+        the commands, if they were not refused."""
         self._log = log
         self._nacks = nacks
         self._state = state
@@ -123,6 +133,8 @@ class TakenNacks:
         self._outlook = outlook
         self._chance = chance
         self._metrics = metrics
+        self._on_judged = on_judged
+        self._outcomes: Sequence[Outcome] = ()
 
     def batch_to_store(self, header: BatchHeader, buf: Buffer, start: int, end: int) -> bytearray:
         """See Taking."""
@@ -141,6 +153,7 @@ class TakenNacks:
         except LogDirFailure as error:
             raise AppendError(error.error_code, str(error)) from error
         self._metrics.judged(outcomes)
+        self._outcomes = outcomes
         # By the leader's clock, as retention goes by these times.
         timestamps = [self._outlook.wall_ms] * count
         return stored_batch(header, timestamps, outcomes, self._outlook)
@@ -148,3 +161,5 @@ class TakenNacks:
     def close(self) -> None:
         """See Taking."""
         self._nacks.release(self._state)
+        if self._outcomes:
+            self._on_judged(self._outcomes)

@@ -106,6 +106,7 @@ def test_each_message_is_tried_and_then_dead_once(tmp_path: Path, kills: int) ->
             "tidewheel.source": "orders",
             "tidewheel.retry.backoff": "fixed:1s",
             "tidewheel.retry.attempts.max": str(ATTEMPTS),
+            "tidewheel.retry.breaker": "false",
         }
         admin.create_topics([NewTopic("pay", -1, -1, config=policy)])["pay"].result()
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})

@@ -110,7 +110,6 @@ class FetchReads:
         # What these may bring, and what they may bring at most once one is found.
         self._cold_bytes = 0
         self._cold_bytes_max = 0
-        # Of projected partitions, once there is one.
         self._scans: FetchScans | None = None
         # Partitions whose high watermark or log start moved, without records to send.
         self._untold: dict[FetchPartition, None] = {}
@@ -304,6 +303,9 @@ class FetchReads:
         result.buffers = read.buffers
         result.size = read.size
         self._size += read.size
+        if target.projected is not None and target.projected.on_sent is not None:
+            end = read.next_offset
+            target.projected.on_sent(offset, end, end - offset, self.now_ms)
         if read.next_offset >= limit:
             self._available += read.size
         elif partition.log.is_sealed_at(offset):
@@ -373,7 +375,7 @@ class FetchReads:
             if scan.position >= limit:
                 self._nothing_new(target, partition)
             return None
-        result = shown_result(self.rights, target, partition, batches)
+        result = shown_result(self.rights, target, partition, batches, self.now_ms)
         scans.send(target, batches)
         self._size += result.size
         if scan.error is not None:

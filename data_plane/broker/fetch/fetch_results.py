@@ -9,6 +9,7 @@ from data_plane.broker.fetch.fetch_response import PartitionResult
 from data_plane.broker.fetch.projected_reads import ShownBatch, joined
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import read_batch_header
 
 if TYPE_CHECKING:
     from data_plane.broker.fetch.fetch_rights import FetchRights
@@ -87,9 +88,14 @@ def shown_result(
     target: FetchPartition,
     partition: Partition,
     batches: Sequence[ShownBatch],
+    now_ms: int,
 ) -> PartitionResult:
     """With what a projection shows, some batches. Raises LogError."""
     result = partition_result(rights, target, partition)
+    if target.projected is not None and target.projected.on_sent is not None:
+        count = sum(read_batch_header(shown.buffer, 0).record_count for shown in batches)
+        offset, next_offset = target.wanted.fetch_offset, batches[-1].next_offset
+        target.projected.on_sent(offset, next_offset, count, now_ms)
     result.buffers = joined(batches)
     result.size = sum(len(shown.buffer) for shown in batches)
     if rights.is_read_committed:

@@ -24,8 +24,9 @@ there are (whatever is plugged in).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
 
 from data_plane.broker.request.partition_errors import ANY_LEADER_EPOCH
 from data_plane.wire.errors import ErrorCode
@@ -133,15 +134,33 @@ class ProjectionEndWatcher(Protocol):
         """What is read has to be looked up again."""
 
 
+class SentListener(Protocol):
+    """Who hears what consumers are sent of a virtual topic."""
+
+    def __call__(
+        self, topic_id: UUID, index: int, offset: int, next_offset: int, count: int, now_ms: int
+    ) -> None:
+        """`count` records in [offset, next_offset) of the partition of this number, as clients
+        number them; perhaps more than once. What is read from disk as it is stored is not told."""
+
+
 class ProjectedPartition:
-    """A partition that is read through a projection, and the partition that it shows a part of."""
+    """A partition that is read through a projection, and the partition that it shows a part of.
+    `on_sent` hears what consumers are sent: offset, next offset, count of records, time."""
 
-    __slots__ = ("projection", "source_index", "source_topic_id", "watchers")
+    __slots__ = ("on_sent", "projection", "source_index", "source_topic_id", "watchers")
 
-    def __init__(self, source_topic_id: bytes, source_index: int, projection: Projection) -> None:
+    def __init__(
+        self,
+        source_topic_id: bytes,
+        source_index: int,
+        projection: Projection,
+        on_sent: Callable[[int, int, int, int], None] | None = None,
+    ) -> None:
         self.source_topic_id = source_topic_id
         self.source_index = source_index
         self.projection = projection
+        self.on_sent = on_sent
         self.watchers: dict[ProjectionEndWatcher, None] = {}
 
     def end(self) -> None:
