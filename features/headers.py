@@ -13,7 +13,8 @@ else than its producer thinks.
   that are hidden (delayed/commands.py). Readers never see it.
 - BROKER_HEADERS are set by the broker. From clients, who forward or mirror what they have read,
   they are plain data.
-- LATER_HEADERS have a meaning that this version cannot give them yet.
+- NACK_HEADERS say that a message failed, and go to the subscription that delivered it
+  (retry_dlq/commands.py).
 
 Deliberately absent: what the headers do.
 """
@@ -66,7 +67,7 @@ BROKER_HEADERS: Final = frozenset(
         b"tw-dead",
     }
 )
-LATER_HEADERS: Final = frozenset(
+NACK_HEADERS: Final = frozenset(
     {
         b"tw-nack",
         b"tw-dead-letter",
@@ -227,8 +228,11 @@ def _other_problem(key: bytes, value: bytes | None, seen: set[bytes]) -> str | N
         if not seen.isdisjoint(TIME_HEADERS):
             return "a record has one time to be delivered at"
         return time_problem(key, value)
-    if key in LATER_HEADERS:
-        return "this version does not know what it means yet"
+    if key in NACK_HEADERS:
+        return (
+            "it goes to the subscription that delivered the message, to partition 2p + 1, and to "
+            "no other topic"
+        )
     if key in COMMAND_HEADERS or key in BROKER_HEADERS:
         return None
     return "no header of the prefix tw- has this name"

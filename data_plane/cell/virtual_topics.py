@@ -33,6 +33,9 @@ SOURCE_PROPERTY: Final = "tidewheel.source"
 HEADERS_PROPERTY: Final = "tidewheel.headers"
 # Which of the source's records are shown, in words of the feature that shows them.
 FILTER_PROPERTY: Final = "tidewheel.filter"
+# Where what cannot be delivered is sent; the name with the suffix where nothing is said.
+DEAD_LETTERS_PROPERTY: Final = "tidewheel.dlq.topic"
+DEAD_LETTERS_SUFFIX: Final = ".dlq"
 
 
 def source_name(topic: TopicImage) -> str:

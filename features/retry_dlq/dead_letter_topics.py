@@ -22,9 +22,8 @@ from data_plane.cell.acls import Acl, AclResourceType, AddAcls, PatternType, Res
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.reassignment import target_of
-from data_plane.cell.virtual_topics import HEADERS_PROPERTY, source_of
+from data_plane.cell.virtual_topics import DEAD_LETTERS_SUFFIX, HEADERS_PROPERTY, source_of
 from data_plane.wire.errors import ErrorCode
-from features.retry_dlq.settings import DEAD_LETTERS_SUFFIX
 
 _CONFIGS: Final = (
     (HEADERS_PROPERTY, "true"),

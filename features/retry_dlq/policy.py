@@ -27,7 +27,6 @@ BACKOFF_PROPERTY: Final = "tidewheel.retry.backoff"
 JITTER_PROPERTY: Final = "tidewheel.retry.jitter"
 ATTEMPTS_PROPERTY: Final = "tidewheel.retry.attempts.max"
 BREAKER_PROPERTY: Final = "tidewheel.retry.breaker"
-DEAD_LETTERS_PROPERTY: Final = "tidewheel.dlq.topic"
 DEFAULT_BACKOFF: Final = "exponential:5s..2h"
 DEFAULT_ATTEMPTS_MAX: Final = 16
 # Of a list.

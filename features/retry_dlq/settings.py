@@ -20,13 +20,17 @@ from data_plane.broker.config.definition import (
 )
 from data_plane.broker.config.topic_properties import TopicProperties
 from data_plane.broker.request.topic_names import invalid_name_reason
+from data_plane.cell.features import RETRIES
 from data_plane.cell.metadata import TopicImage
-from data_plane.cell.virtual_topics import SOURCE_PROPERTY
+from data_plane.cell.virtual_topics import (
+    DEAD_LETTERS_PROPERTY,
+    DEAD_LETTERS_SUFFIX,
+    SOURCE_PROPERTY,
+)
 from features.retry_dlq.policy import (
     ATTEMPTS_PROPERTY,
     BACKOFF_PROPERTY,
     BREAKER_PROPERTY,
-    DEAD_LETTERS_PROPERTY,
     DEFAULT_ATTEMPTS_MAX,
     DEFAULT_BACKOFF,
     JITTER_PROPERTY,
@@ -35,9 +39,6 @@ from features.retry_dlq.policy import (
     parse_backoff,
     policy_of,
 )
-
-# Behind a subscription's name: where its dead letters go unless it says otherwise.
-DEAD_LETTERS_SUFFIX: Final = ".dlq"
 
 
 def _backoff_problem(name: str, value: Value) -> str | None:
@@ -107,7 +108,7 @@ def _go_together(values: Mapping[str, Value]) -> str | None:
 
 
 def add_properties(properties: TopicProperties) -> TopicProperties:
-    return properties.with_feature(DEFINITIONS, checks=[_go_together])
+    return properties.with_feature(DEFINITIONS, checks=[_go_together], needs=RETRIES)
 
 
 def policy_for(configs: Mapping[str, str]) -> Policy:

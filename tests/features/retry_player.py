@@ -34,7 +34,8 @@ class RetryPlayer(DelayedPlayer):
         if retries:
             self.commit(UpdateFeature(RETRIES, retries))
         configs = {f"tidewheel.{name}": value for name, value in (policy or {}).items()}
-        configs.setdefault("tidewheel.retry.backoff", "list:5s,30s,5m")
+        if retries:
+            configs.setdefault("tidewheel.retry.backoff", "list:5s,30s,5m")
         configs["tidewheel.source"] = "orders"
         (made,) = self.create(new_topic("pay", -1, -1, configs=dict(configs)))
         assert made.error_code == ErrorCode.NONE, made.error_message

@@ -29,6 +29,7 @@ from data_plane.broker.config.validation import (
     check_connections_per_ip,
     check_fixed_values,
     check_group_values,
+    check_levels,
     check_topic_values,
     check_unknown_properties,
     effective_config,
@@ -40,13 +41,13 @@ from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
 from data_plane.broker.topics.ownership import refuse_declared_configs
+from data_plane.broker.topics.virtual_rights import check_edit
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.metadata import ConfigResource, MetadataImage, ResourceType
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
 from data_plane.cell.settings import MIN_INSYNC_REPLICAS
 from data_plane.cell.tenants import DEFAULT_TENANT
-from data_plane.cell.virtual_topics import FILTER_PROPERTY, SOURCE_PROPERTY
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import alter_configs_request, incremental_alter_configs_request
 from data_plane.wire.messages.alter_configs_response import (
@@ -213,7 +214,7 @@ def _alter(
                     levels.append(_decide_level(services, resource))
                 else:
                     change = _decide(services, image, context.tenant, resource, incremental)
-                    _check_reader(context, image, change)
+                    check_edit(context, image, change)
                     if _is_new_group(image, change):
                         if groups_left is None:
                             groups_left = _groups_left(image, context.tenant)
@@ -285,23 +286,12 @@ def _decide(
     if resource.type == ResourceType.TOPIC:
         touched = [name for name, _ in (*changed, *removed)]
         refuse_declared_configs(image, tenant, resource.name, touched)
+        check_levels(effective_config(services).topics, image, (name for name, _ in changed))
         bounds = services.config.get_list(TOPIC_BOUNDS)
         refuse_beyond_bounds(tenant, bounds, dict(changed))
     if resource.type == ResourceType.BROKER:
         _check_min_isr(resource, {*names, *(name for name, _ in removed)}, after)
     return AlterConfigs(owner, resource.type, resource.name, (*changed, *removed))
-
-
-def _check_reader(context: RequestContext, image: MetadataImage, change: AlterConfigs) -> None:
-    """That who changes what a virtual topic shows may read its source. Raises Refusal."""
-    if change.resource_type != ResourceType.TOPIC or FILTER_PROPERTY not in dict(change.values):
-        return
-    source = image.config_of(change.tenant, ResourceType.TOPIC, change.resource_name).get(
-        SOURCE_PROPERTY
-    )
-    if source is not None and not context.may_to_topic(AclOperation.READ, source):
-        words = f"Who changes what is read of topic '{source}' needs READ on it."
-        raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, words)
 
 
 def _check_min_isr(resource: _Resource, touched: set[str], after: Mapping[str, str]) -> None:

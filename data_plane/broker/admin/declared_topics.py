@@ -15,6 +15,7 @@ from data_plane.broker.cell.controller_settings import controller_settings
 from data_plane.broker.config.topic_bounds import refuse_beyond_bounds
 from data_plane.broker.config.validation import (
     check_fixed_values,
+    check_levels,
     check_topic_values,
     effective_config,
 )
@@ -144,6 +145,7 @@ class TopicDecision:
         check_topic_values(properties, after)
         check_fixed_values(properties, before, after)
         changed = {name: value for name, value in after.items() if before.get(name) != value}
+        check_levels(properties, self._image, changed)
         refuse_beyond_bounds(topic.tenant, self._new.topic_bounds, changed)
         return [*changed.items(), *((name, None) for name in before if name not in after)]
 

@@ -17,7 +17,7 @@ Deliberately absent: what the values are used for. A feature asks with
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -46,6 +46,8 @@ class TopicProperties:
     record_rules: tuple[MakeRules, ...] = ()
     # Those that are as they were when the topic was created.
     fixed: frozenset[str] = frozenset()
+    # The feature that a property needs at level 1, of those that need one.
+    needs: Mapping[str, str] = field(default_factory=dict)
 
     def with_feature(
         self,
@@ -55,9 +57,11 @@ class TopicProperties:
         checks: Sequence[Check] = (),
         record_rules: MakeRules | None = None,
         fixed: Collection[str] = (),
+        needs: str = "",
     ) -> TopicProperties:
         """These, and a feature's. A property without a broker property has its own default; one
-        that is `fixed` does not change while the topic is there."""
+        that is `fixed` does not change while the topic is there; none is set before the cell has
+        finalized the feature of the name `needs`."""
         added = by_name(definitions)
         twice = added.keys() & self.definitions.keys()
         assert not twice, f"defined twice: {', '.join(sorted(twice))}"
@@ -74,6 +78,7 @@ class TopicProperties:
             (*self.checks, *checks),
             self.record_rules if record_rules is None else (*self.record_rules, record_rules),
             self.fixed | set(fixed),
+            MappingProxyType({**self.needs, **dict.fromkeys(added if needs else (), needs)}),
         )
 
     def rules_for(self, value_of: Callable[[str], Value]) -> RecordRules | None:

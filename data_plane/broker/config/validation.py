@@ -21,6 +21,8 @@ from data_plane.broker.config.listener_definitions import (
 from data_plane.broker.config.topic_properties import TopicProperties
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.services import Services
+from data_plane.cell.features import level_of
+from data_plane.cell.metadata import MetadataImage
 from data_plane.wire.errors import ErrorCode
 
 
@@ -58,6 +60,18 @@ def check_topic_values(topics: TopicProperties, values: Mapping[str, str]) -> No
         reason = check(parsed)
         if reason is not None:
             raise _invalid(reason)
+
+
+def check_levels(topics: TopicProperties, image: MetadataImage, names: Iterable[str]) -> None:
+    """That the cell has finalized what these properties, which are to be set, need. Raises
+    Refusal."""
+    for name in names:
+        feature = topics.needs.get(name)
+        if feature is not None and level_of(image.features, feature) < 1:
+            raise _invalid(
+                f"{name} needs the feature {feature} at level 1: `tidewheel features upgrade`, "
+                "once all brokers know it."
+            )
 
 
 def check_fixed_values(

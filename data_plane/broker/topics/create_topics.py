@@ -20,7 +20,11 @@ from data_plane.broker.config.topic_bounds import (
     REPLICATION_FACTOR,
     refuse_beyond_bounds,
 )
-from data_plane.broker.config.validation import check_topic_configs, effective_config
+from data_plane.broker.config.validation import (
+    check_levels,
+    check_topic_configs,
+    effective_config,
+)
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.frames import begin_frame, finish_frame
 from data_plane.broker.request.namespaces import Topics
@@ -40,10 +44,11 @@ from data_plane.broker.topics.virtual_creation import (
     ReadersOfSources,
     virtual_assignments,
 )
+from data_plane.broker.topics.virtual_rights import refuse_foreign_dead_letters
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import Assignment, Change, ChangePartition, CreateTopic
 from data_plane.cell.metadata import MetadataImage
-from data_plane.cell.virtual_topics import SOURCE_PROPERTY
+from data_plane.cell.virtual_topics import DEAD_LETTERS_PROPERTY, SOURCE_PROPERTY
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -163,7 +168,11 @@ def _decide_creations(
     topics = context.topics.within(image)
     names = Counter(topic.name for topic in request.topics)
     decision = Creations(
-        services, image, topics, may_read=lambda name: context.may_to_topic(AclOperation.READ, name)
+        services,
+        image,
+        topics,
+        may_read=lambda name: context.may_to_topic(AclOperation.READ, name),
+        may_write=lambda name: context.may_to_topic(AclOperation.WRITE, name),
     )
     changes: list[Change] = []
     partitions_total = sum(wanted_partitions(topics, topic) for topic in request.topics)
@@ -209,13 +218,14 @@ class Creations:
         *,
         new: NewPartitions | None = None,
         may_read: MayRead = lambda name: True,
+        may_write: MayRead = lambda name: True,
     ) -> None:
-        """`may_read`: whether who asks may read from a topic, by its name."""
+        """`may_read`, `may_write`: whether who asks may do that to a topic, by its name."""
         self._services = services
         self._image = image
         self._topics = topics
         self._new = NewPartitions(services, image) if new is None else new
-        self._may_read = may_read
+        self._may_read, self._may_write = may_read, may_write
         self._readers = ReadersOfSources(topics)
         self._collisions = CollisionIndex(topics.taken())
 
@@ -240,12 +250,15 @@ class Creations:
         configs = check_topic_configs(
             effective_config(services).topics, ((each.name, each.value) for each in topic.configs)
         )
+        check_levels(effective_config(services).topics, self._image, configs)
         source, source_id = configs.get(SOURCE_PROPERTY), None
         if source:
             source_id, assignments = virtual_assignments(
                 self._image, self._topics, new, topic, source, self._may_read
             )
             self._readers.add_one(source_id, source)
+            dead_letters = configs.get(DEAD_LETTERS_PROPERTY, "")
+            refuse_foreign_dead_letters(self._topics, name, dead_letters, self._may_write)
         elif topic.assignments:
             assignments = _manual_assignments(new, topic)
         else:
