@@ -22,7 +22,7 @@ Deliberately absent: what the headers do.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -37,7 +37,7 @@ from features.dedup.window import WINDOW_PROPERTY
 from features.delayed.commands import COMMAND_HEADERS, ID_HEADER, command_problem, id_problem
 from features.delayed.hidden import (
     TIME_HEADERS,
-    has_commands,
+    commands_in,
     hidden_form,
     hides,
     time_problem,
@@ -170,8 +170,8 @@ class HeaderRules:
     def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         return hides(buf, start, end, record_count)
 
-    def has_commands(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
-        return has_commands(buf, start, end, record_count)
+    def commands_in(self, buf: Buffer, start: int, end: int, record_count: int) -> Set[int]:
+        return commands_in(buf, start, end, record_count)
 
     def hidden_form(
         self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms

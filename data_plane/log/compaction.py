@@ -17,7 +17,8 @@ harm too many clients). Superseded, that one loses its value: a tombstone that s
 time, and the value must not come back. For the same reason no tombstone goes behind a segment that
 is damaged and stays as it is. A record without a key is dropped, but never the log's last batch: a
 follower that has all before it would wait for it in vain. What folds hold on to stays, and
-what shadows it from readers (held_records.py).
+what shadows it from readers (held_records.py). What a feature hides is no value of its key, and
+facts stay (record_kinds.py).
 
 Retention may drop segments while a job runs, and power loss may bring them back until the log start
 is durable. So nothing is planned before it is, and what a job has rewritten does not come in behind
@@ -46,6 +47,7 @@ from data_plane.log.held_records import HeldRecords
 from data_plane.log.key_map import BUFFER_BYTES, KeyMap
 from data_plane.log.log_reads import aborted_transactions
 from data_plane.log.log_state import LogState
+from data_plane.log.record_kinds import RecordKinds
 from data_plane.log.segment import Segment
 from data_plane.log.segment_rewrite import SegmentRewrite, neighbours
 
@@ -175,6 +177,7 @@ class CompactionJob(SegmentRewrite):
             # In a round `cleaner_offset` has been put back to where the map was full.
             kept_end = INT64_MAX if self._goes_on else log.cleaner_offset
             self._held = HeldRecords(self._holds, kept_from, kept_end)
+        self._kinds = RecordKinds(log.folds)
         self._end_offset = segments[-1].next_offset
         self._aborted = aborted_transactions(log, segments[0].base_offset, self._end_offset)
         # What they have written last stays; looked through by the thread.
@@ -192,7 +195,7 @@ class CompactionJob(SegmentRewrite):
     def _rewrite_all(self) -> None:
         self._last_offsets = self._producers.last_offsets() | {self._log_last_offset}
         dirty = self._end_offset - self._first_dirty_offset
-        keys = KeyMap(self._buffer_bytes, self._aborted, dirty)
+        keys = KeyMap(self._buffer_bytes, self._aborted, dirty, self._kinds)
         for segment in self._segments:
             if segment.next_offset > self._first_dirty_offset:
                 self._map(segment, keys)
@@ -241,6 +244,7 @@ class CompactionJob(SegmentRewrite):
             self._aborted,
             self._last_offsets,
             self._wall_ms,
+            kinds=self._kinds,
             may_forget=self._forgets,
             held=self._held,
         )
@@ -252,7 +256,12 @@ class CompactionJob(SegmentRewrite):
 
     def _put_in_place(self) -> None:
         if self._results:
-            note_cleaned_end(self.log, self._end_offset)
+            cleaned_end = self._end_offset
+            if self._kinds.lets_go:
+                assert self._holds is not None, "who hides records has said what is held"
+                # By facts that lie below, perhaps behind what is cleaned.
+                cleaned_end = max(cleaned_end, self._holds.end_offset)
+            note_cleaned_end(self.log, cleaned_end)
         self._note_clean(*self._swap_in())
 
     def _note_clean(self, clean_end: int, is_whole: bool) -> None:

@@ -17,6 +17,7 @@ from data_plane.log.held_records import HeldRecords
 from data_plane.log.indexes import AbortedTransaction, encode_aborted
 from data_plane.log.key_map import AbortedRanges, KeyMap
 from data_plane.log.log_state import LogState
+from data_plane.log.record_kinds import RecordKinds
 from data_plane.log.segment import (
     APPEND_TIME_SUFFIX,
     INDEX_SUFFIX,
@@ -154,12 +155,14 @@ class GroupWriter(SegmentWriter):
         last_offsets: frozenset[int],
         wall_ms: int,
         *,
+        kinds: RecordKinds,
         may_forget: bool = True,
         held: HeldRecords | None = None,
     ) -> None:
-        """`may_forget`: whether tombstones and markers go whose time is over, too. `held`: what
-        folds hold on to."""
+        """`may_forget`: whether tombstones and markers go whose time is over, and what is hidden
+        and not held. `held`: what folds hold on to."""
         super().__init__(log, group, may_forget=may_forget)
+        self._kinds = kinds
         self._held = held
         self._keys = keys
         self._aborted = AbortedRanges(aborted)
@@ -175,8 +178,10 @@ class GroupWriter(SegmentWriter):
         if self._aborted.contains(header):
             return None
         records, start, end = unpacked_records(data, header)
-        keep = bytearray(header.record_count)
-        has_tombstone = blanks_last = renews_horizon = False
+        keep, blanks = bytearray(header.record_count), bytearray(header.record_count)
+        values = self._kinds.values_in(data, header)
+        facts = self._kinds.facts_in(data, header)
+        has_tombstone = renews_horizon = False
         held = self._held
         # Of a batch that the leader has cleaned the last offset may be without its record.
         last_index = header.record_count - 1
@@ -185,23 +190,28 @@ class GroupWriter(SegmentWriter):
             list_keys(records, start, end, header.record_count)
         ):
             offset = header.base_offset + delta
+            is_last = holds_last and index == last_index
+            is_fact = facts is not None and bool(facts[index])
+            if values is not None and not values[index]:
+                keep[index] = is_last or is_fact or self._stays_hidden(offset)
+                continue
             is_superseded = self._keys.is_superseded(key, offset)
             if held is not None and not is_tombstone:
                 held.add_value(key, offset, self._keys.newest(key))
             if is_superseded:
-                # The end of a producer's sequence outlives its value: what supersedes it may be a
-                # tombstone, and go first.
-                keep[index] = holds_last and index == last_index
-                blanks_last = bool(keep[index]) and key is not None and not is_tombstone
+                # The end of a producer's sequence outlives its value, and so does a fact: what
+                # supersedes it may be a tombstone, and go first.
+                keep[index] = is_last or is_fact
+                blanks[index] = keep[index] and key is not None and not is_tombstone
                 if held is not None and held.holds(offset):
                     held.keep(offset)
-                    keep[index], blanks_last = 1, False
-                has_tombstone |= blanks_last
+                    keep[index], blanks[index] = 1, 0
+                has_tombstone |= bool(blanks[index])
             elif is_tombstone and held is not None and held.shadows(key):
                 keep[index] = 1
                 has_tombstone = renews_horizon = True
             elif is_tombstone and self._is_forgotten(horizon_ms):
-                keep[index] = holds_last and index == last_index
+                keep[index] = is_last or is_fact
                 if held is not None and held.holds(offset):
                     held.keep(offset)
                     keep[index] = 1
@@ -210,15 +220,21 @@ class GroupWriter(SegmentWriter):
                 keep[index] = 1
                 has_tombstone |= is_tombstone
         sets_horizon = renews_horizon or (has_tombstone and horizon_ms is None)
-        if all(keep) and not sets_horizon and not blanks_last:
+        if all(keep) and not sets_horizon and not any(blanks):
             return memoryview(data)[header.position : header.end_position]
         return filter_batch(
             data,
             header.position,
             keep,
             delete_horizon_ms=self._horizon_ms if sets_horizon else None,
-            blanks_last=blanks_last,
+            blanks=blanks if any(blanks) else None,
         )
+
+    def _stays_hidden(self, offset: int) -> bool:
+        if not self._may_forget or (self._held is not None and self._held.holds(offset)):
+            return True
+        self._kinds.lets_go = True
+        return False
 
     def _is_forgotten(self, horizon_ms: int | None) -> bool:
         return self._may_forget and horizon_ms is not None and self._wall_ms >= horizon_ms

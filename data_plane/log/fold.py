@@ -27,7 +27,8 @@ Invariants
   there with these: as a replica does that was away, or a log that is cut back to a snapshot. It is
   told facts whose record it has never had.
 - Compaction leaves the records that a fold holds, and what shadows them from readers
-  (held_records.py). What a fold begins to hold later than the record itself may be gone.
+  (held_records.py). What a fold begins to hold later than the record itself may be gone. Where a
+  HidingFold has records that are no values, those go once it does not hold them, and facts stay.
 
 Users: producer state (producer_state.py); tags, delays and retries plug in from their features.
 """
@@ -198,6 +199,17 @@ class HoldingFold(Fold, Protocol):
         """Which records of a batch are facts, that is, let go of others: a byte for each, True for
         all, False for none. By the batch alone; in a worker thread. Nobody may go on without them
         who has the others, so they stay until retention takes them."""
+
+
+@runtime_checkable
+class HidingFold(HoldingFold, Protocol):
+    """A fold to which some records of a compacted log are no values of their keys: they supersede
+    nothing, and nothing supersedes them. What its facts say is in their headers, so that one may go
+    on without its value when that is superseded (record_kinds.py)."""
+
+    def values_in(self, batch: StoredBatch) -> bytes | bool:
+        """Which records of a batch are values, that is, seen by readers: a byte for each, True for
+        all, False for none. By the batch alone; in a worker thread."""
 
 
 @runtime_checkable

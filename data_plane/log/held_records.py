@@ -26,7 +26,8 @@ Invariants
   at or above `superseded_from`.
 - What folds have let go in records that could still be lost is held.
 
-Deliberately absent: records that are no values of their key at all. All keyed ones are here.
+Deliberately absent: records that are no values of their keys (record_kinds.py). They are held as
+long as their fold says so, and go with a pass that comes anyway.
 """
 
 from __future__ import annotations

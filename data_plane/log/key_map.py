@@ -21,6 +21,7 @@ from data_plane.wire.records import BatchHeader, unpacked_records
 if TYPE_CHECKING:
     from data_plane.log.batch_walk import Chunk
     from data_plane.log.indexes import AbortedTransaction
+    from data_plane.log.record_kinds import RecordKinds
 
 # As log.cleaner.dedupe.buffer.size has it by default, as in Kafka.
 BUFFER_BYTES = 128 << 20
@@ -106,11 +107,14 @@ class KeyMap:
         buffer_bytes: int,
         aborted: Iterable[AbortedTransaction],
         records_expected: int,
+        kinds: RecordKinds | None = None,
     ) -> None:
-        """`records_expected`: there are no more in what will be added."""
+        """`records_expected`: there are no more in what will be added. `kinds` says which records
+        are no values."""
         self._keys_max = max(1, buffer_bytes // KEY_BYTES)
         self._last = OffsetsByKey(min(self._keys_max, records_expected))
         self._aborted = AbortedRanges(aborted)
+        self._kinds = kinds
         self.end_offset = 0
         self.is_full = False
 
@@ -132,9 +136,10 @@ class KeyMap:
 
     def _add_batch(self, chunk: Chunk, header: BatchHeader) -> None:
         put, base = self._last.put, header.base_offset
+        values = None if self._kinds is None else self._kinds.values_in(chunk.data, header)
         data, start, end = unpacked_records(chunk.data, header)
-        for delta, key, _ in list_keys(data, start, end, header.record_count):
-            if key is not None:
+        for index, (delta, key, _) in enumerate(list_keys(data, start, end, header.record_count)):
+            if key is not None and (values is None or values[index]):
                 put(key, base + delta)
 
     def is_superseded(self, key: bytes | None, offset: int) -> bool:

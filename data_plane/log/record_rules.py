@@ -15,7 +15,7 @@ records is a projection.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple, Protocol
 
 from data_plane.log.file_system import Buffer
@@ -55,9 +55,10 @@ class RecordRules(Protocol):
     def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         """Whether some of these records, which have no problems, are to be hidden."""
 
-    def has_commands(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
-        """Whether some of these records, which are to be hidden, are commands: what they ask for is
-        judged before their batch is stored (broker/produce/judging.py). In a worker thread."""
+    def commands_in(self, buf: Buffer, start: int, end: int, record_count: int) -> Set[int]:
+        """Which of these records, some of which are to be hidden, are commands, by their place:
+        what they ask for is judged before their batch is stored (broker/produce/judging.py), and
+        they need no key. In a worker thread."""
 
     def hidden_form(
         self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms

@@ -7,11 +7,13 @@ rewritten only for LogAppendTime and for a `compression.type` that the producer 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
+
 from data_plane.log.config import COMPRESSION_PRODUCER, INT64_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
 from data_plane.wire.compression import Compression
 from data_plane.wire.errors import ErrorCode, InvalidRecords
-from data_plane.wire.kernel_types import NO_TIMESTAMP
+from data_plane.wire.kernel_types import HIDDEN_FLAG, NO_TIMESTAMP
 from data_plane.wire.records import (
     BatchHeader,
     outline_batch,
@@ -19,6 +21,7 @@ from data_plane.wire.records import (
     recompress,
     set_log_append_time,
     summarize_batch,
+    unpacked_records,
 )
 
 WritableBuffer = bytearray | memoryview
@@ -119,7 +122,7 @@ def _check_records(
         return
     summary = summarize_batch(buf, header)
     if config.compact and summary.null_key_count:
-        raise _missing_key_error(buf, header, summary.null_key_count, name)
+        _check_keys(buf, header, config, summary.null_key_count, name)
     oldest = summary.min_timestamp
     if (
         checks_age
@@ -129,22 +132,32 @@ def _check_records(
         raise timestamp_error(buf, header, wall_ms, config)
 
 
-def _missing_key_error(
-    buf: WritableBuffer, header: BatchHeader, keyless_count: int, name: str
-) -> AppendError:
-    message = f"Compacted topic cannot accept message without key in topic partition {name}."
+def _check_keys(
+    buf: WritableBuffer, header: BatchHeader, config: LogConfig, keyless_count: int, name: str
+) -> None:
+    """Raises AppendError where one of the `keyless_count` records without a key needs one."""
+    exempt: Set[int] = frozenset()
+    if header.attributes & HIDDEN_FLAG and config.record_rules is not None:
+        exempt = config.record_rules.commands_in(
+            *unpacked_records(buf, header), header.record_count
+        )
 
-    def name_records() -> list[tuple[int, str]]:
+    def keyless() -> Iterator[int]:
         outlines = enumerate(outline_batch(buf, header))
-        return [(index, message) for index, (_, has_key) in outlines if not has_key]
+        return (index for index, (_, has_key) in outlines if not has_key and index not in exempt)
 
-    return AppendError(
+    if exempt:
+        keyless_count = sum(1 for _ in keyless())
+    if not keyless_count:
+        return
+    message = f"Compacted topic cannot accept message without key in topic partition {name}."
+    raise AppendError(
         ErrorCode.INVALID_RECORD,
         "One or more records have been rejected due to "
         f"{keyless_count} record errors in total, and only showing the first "
         f"three errors at most: {message}",
         header.record_count,
-        name_records,
+        lambda: [(index, message) for index in keyless()],
     )
 
 

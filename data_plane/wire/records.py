@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import compress as compress_choices
 from typing import Final
 
 from crc32c import crc32c
@@ -444,7 +445,7 @@ def filter_batch(
     *,
     shrink: bool = False,
     delete_horizon_ms: int | None = None,
-    blanks_last: bool = False,
+    blanks: Buffer | None = None,
     size_max: int = DECOMPRESSED_BYTES_MAX,
     records: tuple[Buffer, int, int] | None = None,
 ) -> bytearray | None:
@@ -454,8 +455,8 @@ def filter_batch(
     sequences and epochs still fit; `shrink` makes it the last survivor's, as a fetch must (some
     clients crawl through a gap at the tail). The codec stays. `delete_horizon_ms` marks the batch
     with the time when its tombstones may go (KIP-534), which becomes the base of its timestamps.
-    `blanks_last` makes a tombstone of the last survivor. `records` is what `unpacked_records` gave
-    of this batch, where that is known.
+    Survivors whose byte in `blanks` is not zero become tombstones. `records` is what
+    `unpacked_records` gave of this batch, where that is known.
     """
     header = _whole_header(buf, position)
     data, start, end = records or unpacked_records(buf, header, size_max)
@@ -471,8 +472,9 @@ def filter_batch(
         header = header._replace(
             attributes=header.attributes | DELETE_HORIZON_FLAG, base_timestamp=delete_horizon_ms
         )
-    if new_base != old_base or blanks_last:
-        payload = _rebuild(kept.payload, kept.record_count, old_base, new_base, blanks_last)
+    if new_base != old_base or blanks is not None:
+        blanked = b"" if blanks is None else bytes(compress_choices(bytes(blanks), bytes(keep)))
+        payload = _rebuild(kept.payload, kept.record_count, old_base, new_base, blanked)
     return _assemble(
         header._replace(
             record_count=kept.record_count,
@@ -485,16 +487,17 @@ def filter_batch(
 
 
 def _rebuild(
-    payload: bytes, record_count: int, old_base: int, new_base: int, blanks_last: bool
+    payload: bytes, record_count: int, old_base: int, new_base: int, blanks: bytes
 ) -> bytearray:
-    """The same records with timestamps counted from another base, the last perhaps without its
-    value. InvalidRecords for offsets that do not ascend."""
+    """The same records with timestamps counted from another base, and without the values of those
+    whose byte in `blanks` is not zero. InvalidRecords for offsets that do not ascend."""
     records = [
         NewRecord(record.timestamp, record.key, record.value, record.headers, record.offset)
         for record in kernel.decode_records(payload, 0, len(payload), record_count, 0, old_base)
     ]
-    if blanks_last:
-        records[-1] = records[-1]._replace(value=None)
+    for index, is_blank in enumerate(blanks):
+        if is_blank:
+            records[index] = records[index]._replace(value=None)
     try:
         return kernel.encode_records(records, new_base)[0]
     except ValueError as error:

@@ -11,8 +11,8 @@ Invariants
 - The log needs nothing from below the lowest pending offset for it (`needed_from`).
 - Of what readers do not see any more it holds the originals that are pending, and nothing else
   (held.py); facts stay beside.
-- While the log has hidden records, compaction leaves all of it: it would take them for values of
-  their keys, and facts for superseded ones.
+- To compaction what is hidden is no value of its key (`values_in`). What is pending stays; of what
+  is not, facts stay.
 
 Deliberately absent: firing (firing.py), upkeep of what is on the disk (fold_upkeep.py).
 """
@@ -42,6 +42,7 @@ from features.delayed.commands import (
     decode_fact,
 )
 from features.delayed.held import HeldMessages
+from features.delayed.hidden import shown
 from features.delayed.names import DUE_MAX_MS, Names, NamesJob, offset_name
 from features.delayed.outcomes import Outcomes, outcome_of
 from features.delayed.pending_set import PendingSet, UpkeepJob
@@ -171,7 +172,7 @@ class DelayedMessages:
         return self.pending.next_ms
 
     def held_from(self, start_offset: int) -> int | None:
-        return start_offset if self.hidden_end > start_offset else None
+        return self.pending.lowest_offset
 
     def freeze_held(self) -> RecordHold:
         return HeldMessages(self._context.fs, self._context.folder, self.pending)
@@ -187,6 +188,12 @@ class DelayedMessages:
         for index, _, _ in scan_headers(*place, JUDGED_AT_HEADER):
             facts[index] = 1
         return bytes(facts)
+
+    def values_in(self, batch: StoredBatch) -> bytes | bool:
+        header = batch.header
+        if not header.attributes & HIDDEN_FLAG:
+            return True
+        return shown(*unpacked_records(batch.buf, header), header.record_count)
 
     # Upkeep
 

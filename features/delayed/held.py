@@ -12,8 +12,7 @@ some millions of pending messages.
 Invariants
 - It goes by what was pending when it was made. The runs stay on the disk until it is closed, but
   for a cut of the log: then what is asked by it is overtaken, too (Retired).
-- Compaction leaves every record of a log with hidden ones (`holds`): it would take them for values
-  of their keys, and facts for superseded ones.
+- It holds no record that readers see.
 
 Deliberately absent: facts, which the log's batches tell by themselves (DelayedMessages.facts_in).
 """
@@ -54,7 +53,8 @@ class HeldMessages:
         self._places = bytearray()
 
     def holds(self, offset: int) -> bool:
-        return True
+        """As `needs`."""
+        return self.needs(offset)
 
     def needs(self, offset: int) -> bool:
         """Raises OSError, and Retired when the log was cut and the runs have gone."""

@@ -60,14 +60,14 @@ def time_problem(key: bytes, value: bytes | None) -> str | None:
 def hides(buf: Buffer, start: int, end: int, record_count: int) -> bool:
     """Whether some of a client's records, which are sound, are to be hidden."""
     found = scan_headers(buf, start, end, record_count, _PREFIX)
-    return any(key in TIME_HEADERS for _, key, _ in found) or has_commands(
-        buf, start, end, record_count
-    )
-
-
-def has_commands(buf: Buffer, start: int, end: int, record_count: int) -> bool:
-    """Whether some of these records are commands."""
+    if any(key in TIME_HEADERS for _, key, _ in found):
+        return True
     return next(_commands(buf, start, end, record_count), None) is not None
+
+
+def commands_in(buf: Buffer, start: int, end: int, record_count: int) -> frozenset[int]:
+    """The places of those of these records that are commands."""
+    return frozenset(_commands(buf, start, end, record_count))
 
 
 def _commands(buf: Buffer, start: int, end: int, record_count: int) -> Iterator[int]:

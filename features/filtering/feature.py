@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final
 
 from data_plane.broker.config.definition import Allowed, Value, define
@@ -72,8 +72,8 @@ class _TakesCommands:
     def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         return False
 
-    def has_commands(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
-        return False
+    def commands_in(self, buf: Buffer, start: int, end: int, record_count: int) -> Set[int]:
+        return frozenset()
 
     def hidden_form(
         self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms

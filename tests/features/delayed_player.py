@@ -124,6 +124,16 @@ class DelayedPlayer(AdminPlayer):
         assert produced.error_code == ErrorCode.NONE, produced.message
         return produced.base_offset
 
+    def keyed(self, key: bytes | None, value: bytes | None, *headers: Header) -> int:
+        """A record that is taken; its offset."""
+        batch = build_batch([NewRecord(self.now_ms, key, value, headers)])
+        pending = self.produce("orders", [], batch=batch)
+        self.run_jobs()
+        ((part,),) = (topic.partition_responses for topic in pending.response.responses)
+        assert part.error_code == ErrorCode.NONE, part.error_message
+        offset: int = part.base_offset
+        return offset
+
     def pass_ms(self, ms: int) -> None:
         self.pass_time(ms)
         self.run_jobs()

@@ -428,7 +428,7 @@ def test_a_planted_bug_is_found(
     pytest.fail(f"{plant.__name__} is not found")
 
 
-def test_while_there_are_hidden_records_compaction_leaves_all() -> None:
+def test_compaction_is_asked_to_leave_what_is_pending() -> None:
     one = DelayedLog(record_rules=HEADER_RULES, cleanup_policy=frozenset({"compact"}))
     batch = build_batch([NewRecord(START_MS, b"k", b"v", ((DELIVER_AT_HEADER, b"5"),))])
     assert one.fold.held_from(0) is None
@@ -439,5 +439,9 @@ def test_while_there_are_hidden_records_compaction_leaves_all() -> None:
         stored, 0, len(stored), leader_epoch=0, now_ms=one.now_ms, origin=FEATURE
     )
     assert one.fold.held_from(0) == 0
-    assert one.fold.freeze_held().holds(0)
-    assert one.fold.held_from(1) is None
+    held_now = one.fold.freeze_held()
+    assert held_now.holds(0)
+    assert not held_now.holds(1)
+    held_now.close()
+    one.fire_some(random.Random(1))
+    assert one.fold.held_from(0) is None

@@ -18,6 +18,7 @@ from tests.broker.broker_player import NOW_MS
 from tests.features.delayed_player import DelayedPlayer, SkewedClock
 
 DELAY, DELIVER_AT, TAG = b"tw-delay", b"tw-deliver-at", b"tw-tag"
+CANCEL_OFFSET = b"tw-cancel-offset"
 
 
 def test_a_message_is_hidden_until_it_is_due_and_delivered_once() -> None:
@@ -160,27 +161,8 @@ def test_without_the_feature_partitions_are_not_looked_through(
     assert (player.firing.next_deadline_ms() == 0) is (level == 1)
 
 
-def test_a_compacted_topic_takes_none() -> None:
-    player = DelayedPlayer(configs={"cleanup.policy": "compact"})
-    record = NewRecord(NOW_MS, b"key", b"later", ((DELAY, b"1s"),))
-    pending = player.produce("orders", [], batch=build_batch([record]))
-    player.run_jobs()
-    (part,) = pending.response.responses[0].partition_responses
-    assert part.error_code == ErrorCode.INVALID_RECORD
-    assert "cleanup.policy" in part.error_message
-
-
-def test_a_topic_that_becomes_compacted_keeps_what_is_pending() -> None:
-    player = DelayedPlayer(configs={"min.cleanable.dirty.ratio": "0"})
-    made = NewRecord(NOW_MS, b"key", b"later", ((DELAY, b"1h"),))
-    player.produce("orders", [], batch=build_batch([made]))
-    player.run_jobs()
-    for number in range(50):
-        value = b"%d" % number
-        player.produce("orders", [], batch=build_batch([NewRecord(NOW_MS, b"key", value * 40)]))
-    compact = (("cleanup.policy", "compact"),)
-    player.commit(AlterConfigs("default", ResourceType.TOPIC, "orders", compact))
-    assert player.orders.log.config.compact
+def compact(player: DelayedPlayer) -> None:
+    """All that there is."""
     log = player.orders.log
     log.roll()
     log.flush()
@@ -188,12 +170,91 @@ def test_a_topic_that_becomes_compacted_keeps_what_is_pending() -> None:
     checkpoint.run()
     checkpoint.finish()
     # Only what the checkpoint covers is compacted.
-    job = log.compaction_job(NOW_MS + 1_000)
+    job = log.compaction_job(player.now_ms)
     assert job is not None
     job.run()
     job.finish()
+
+
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_topic_takes_them(policy: str) -> None:
+    player = DelayedPlayer(configs={**COMPACTED, "cleanup.policy": policy})
+    player.keyed(b"k", b"later", (DELAY, b"1s"))
+    player.keyed(b"k", b"much later", (DELAY, b"1h"))
+    for number in range(3):
+        player.keyed(b"k", b"now %d" % number)
+    compact(player)
+    assert player.values() == [b"now 2"]
+    player.pass_ms(1_000)
+    assert player.values() == [b"now 2", b"later"]
+    compact(player)
+    assert player.values() == [b"later"]
+    player = player.restarted(is_clean=False)
     player.pass_ms(3_600_000)
-    assert player.values()[-1] == b"later"
+    compact(player)
+    assert player.values() == [b"", b"much later"], (
+        "what was delivered before, and is old, is empty"
+    )
+
+
+def test_cancelled_and_moved_in_a_compacted_topic() -> None:
+    player = DelayedPlayer(configs=COMPACTED)
+    player.keyed(b"a", b"cancelled", (DELAY, b"1s"))
+    player.keyed(b"b", b"moved", (DELAY, b"1s"))
+    # A command needs no key, and is no value of the one that it has.
+    player.keyed(None, None, (CANCEL_OFFSET, b"0"))
+    player.keyed(b"b", b"now")
+    player.keyed(b"b", None, (b"tw-reschedule-offset", b"1"), (DELAY, b"1h"))
+    compact(player)
+    player = player.restarted(is_clean=False)
+    assert player.values() == [b"now"]
+    player.pass_ms(5_000)
+    assert player.values() == [b"now"]
+    player.pass_ms(3_600_000)
+    assert player.values() == [b"now", b"moved"]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_compacted_topic_takes_no_message_without_a_key(codec: Compression) -> None:
+    player = DelayedPlayer(configs=COMPACTED)
+    player.keyed(b"k", b"later", (DELAY, b"1h"))
+    records = [
+        NewRecord(NOW_MS, b"k", b"later", ((DELAY, b"1s"),)),
+        NewRecord(NOW_MS, None, b"later", ((DELAY, b"1s"),)),
+    ]
+    with_command = [*records, NewRecord(NOW_MS, None, None, ((CANCEL_OFFSET, b"0"),))]
+    for sent in (records, with_command):
+        pending = player.produce("orders", [], batch=build_batch(sent, compression=codec))
+        player.run_jobs()
+        (part,) = pending.response.responses[0].partition_responses
+        assert part.error_code == ErrorCode.INVALID_RECORD
+        assert "without key" in part.error_message
+        assert [error.batch_index for error in part.record_errors] == [1]
+    assert player.orders.log.log_end_offset == 1
+    player.pass_ms(3_600_000)
+    assert player.values() == [b"later"], "the command was refused with its batch"
+
+
+def test_a_topic_that_becomes_compacted_keeps_what_is_pending() -> None:
+    player = DelayedPlayer(configs={"min.cleanable.dirty.ratio": "0"})
+    player.keyed(b"key", b"later", (DELAY, b"1h"))
+    player.append((b"without a key", (DELAY, b"1h")))
+    for number in range(50):
+        player.keyed(b"key", b"%d" % number * 40)
+    policy = (("cleanup.policy", "compact"),)
+    player.commit(AlterConfigs("default", ResourceType.TOPIC, "orders", policy))
+    assert player.orders.log.config.compact
+    compact(player)
+    player.pass_ms(3_600_000)
+    assert player.values()[-2:] == [b"later", b"without a key"]
+    policy = (("cleanup.policy", "delete"),)
+    player.commit(AlterConfigs("default", ResourceType.TOPIC, "orders", policy))
+    player.keyed(b"key", b"again later", (DELAY, b"1h"))
+    player.pass_ms(3_600_000)
+    assert player.values()[-1] == b"again later"
 
 
 def test_other_topics_take_the_headers_for_plain_ones() -> None:

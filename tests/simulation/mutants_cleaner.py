@@ -122,7 +122,7 @@ def _cleaned_producer_state_lost(patch: Patch) -> None:
 def _end_of_a_sequence_keeps_its_value(patch: Patch) -> None:
     original: Any = records.filter_batch
 
-    def filter_batch(*arguments: Any, blanks_last: bool = False, **options: Any) -> Any:
+    def filter_batch(*arguments: Any, blanks: Any = None, **options: Any) -> Any:
         return original(*arguments, **options)
 
     patch.set(compaction_writer, "filter_batch", filter_batch)

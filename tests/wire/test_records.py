@@ -224,14 +224,14 @@ def test_what_the_broker_has_stamped_keeps_its_time(
 
 
 @codecs
-def test_the_last_survivor_may_become_a_tombstone(codec: Compression) -> None:
+def test_survivors_may_become_tombstones(codec: Compression) -> None:
     records = [NewRecord(5 + i, b"k%d" % i, b"v", ((b"h", b"x"),)) for i in range(4)]
     batch = build_batch(records, base_offset=70, compression=codec)
-    thinner = filter_batch(batch, 0, b"\1\0\1\0", blanks_last=True)
+    thinner = filter_batch(batch, 0, b"\0\1\1\0", blanks=b"\1\0\1\1")
     assert thinner is not None
     assert is_crc_valid(thinner, header_of(thinner))
-    first, _, third, _ = decode_batch(batch)
-    assert decode_batch(thinner) == [first, third._replace(value=None)]
+    _, second, third, _ = decode_batch(batch)
+    assert decode_batch(thinner) == [second, third._replace(value=None)]
 
 
 def test_filter_keeps_the_records_bytes() -> None:

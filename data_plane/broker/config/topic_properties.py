@@ -16,7 +16,7 @@ Deliberately absent: what the values are used for. A feature asks with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -114,8 +114,9 @@ class _AllRules:
     def hides(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
         return any(rules.hides(buf, start, end, record_count) for rules in self._rules)
 
-    def has_commands(self, buf: Buffer, start: int, end: int, record_count: int) -> bool:
-        return any(rules.has_commands(buf, start, end, record_count) for rules in self._rules)
+    def commands_in(self, buf: Buffer, start: int, end: int, record_count: int) -> Set[int]:
+        found = (rules.commands_in(buf, start, end, record_count) for rules in self._rules)
+        return frozenset().union(*found)
 
     def hidden_form(
         self, header: BatchHeader, buf: Buffer, start: int, end: int, terms: HidingTerms

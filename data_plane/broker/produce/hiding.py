@@ -1,7 +1,7 @@
 """Whether records that are to be hidden are taken now, and by what date.
 
-A record that is hidden until it is due needs brokers that all hide it, a topic that keeps it until
-then, and, where its time counts from now, a clock that agrees with those of the others.
+A record that is hidden until it is due needs brokers that all hide it and, where its time counts
+from now, a clock that agrees with those of the others.
 
 Deliberately absent: which records these are (rules of a feature), and what is done with them.
 """
@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING
 
 from data_plane.cell.features import DELAYED_MESSAGES, level_of
 from data_plane.log.record_rules import HidingTerms
-from data_plane.replica.partition import Partition
 
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
 
 
-def hiding_terms(services: Services, partition: Partition, now_ms: int) -> HidingTerms:
+def hiding_terms(services: Services, now_ms: int) -> HidingTerms:
     """For a batch that is looked at now."""
     refusal = ""
     if level_of(services.image.features, DELAYED_MESSAGES) < 1:
         refusal = f"delayed messages need the feature {DELAYED_MESSAGES} at level 1"
-    elif partition.log.config.compact:
-        refusal = "a compacted topic (cleanup.policy) takes no delayed messages"
     return HidingTerms(refusal, trusted_wall_ms(services, now_ms))
 
 

@@ -232,7 +232,7 @@ class ProduceChecks:
             rules, count = config.record_rules, batch.record_count
             if rules is not None and _check_rules(rules, buf, records, batch):
                 place = _place_of(buf, records, batch)
-                has_commands = rules.has_commands(*place, count)
+                has_commands = bool(rules.commands_in(*place, count))
                 if has_commands and duplicates is not None and rules.has_ids(*place, count):
                     raise AppendError(ErrorCode.INVALID_RECORD, MIXED_REFUSED)
                 buf, batches = _hidden(rules, buf, records, batches[0], terms)

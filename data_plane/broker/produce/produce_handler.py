@@ -319,7 +319,7 @@ class _Produce:
             self._services.thread_unpackers,
             zstd_allowed=self._version >= ZSTD_VERSION,
             wall_ms=self._services.wall_clock.wall_ms(now_ms),
-            terms=hiding_terms(self._services, partition, now_ms),
+            terms=hiding_terms(self._services, now_ms),
             name=f"{partition.topic}-{partition.index}",
             duplicates=look_for_duplicates(self._services, partition, now_ms),
         )
