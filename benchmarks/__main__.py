@@ -3,7 +3,8 @@
 partitions, `bench calls` counts function calls, `bench reconnects` has thousands of clients log in
 at once, `bench neighbours` has one tenant disturb another, `bench subscriptions` measures filters
 and their index, `bench selective` compares readers of one record in a hundred, `bench delays`
-measures delayed messages, `bench control-plane` the stack with its control plane."""
+measures delayed messages, `bench retries` messages that come back, `bench control-plane` the stack
+with its control plane."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from benchmarks import (
     many_partitions,
     neighbours,
     reconnects,
+    retries,
     secure,
     selective,
     subscriptions,
@@ -33,6 +35,7 @@ OTHERS = {
     "partitions": many_partitions.main,
     "neighbours": neighbours.main,
     "reconnects": reconnects.main,
+    "retries": retries.main,
     "secure": secure.main,
     "selective": selective.main,
     "subscriptions": subscriptions.main,

@@ -145,7 +145,8 @@ def _read(broker: Tidewheel, topic: str, count: int) -> list[tuple[int, int]]:
     return found
 
 
-def _at(ordered: Sequence[float], share: float) -> float:
+def percentile_of(ordered: Sequence[float], share: float) -> float:
+    """Of ascending values; 1.0 is the last one."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
@@ -162,7 +163,7 @@ def _steady(broker: Tidewheel, rate: int, seconds: int) -> Iterator[tuple[str, s
         raise SystemExit(f"a message was delivered {-late[0]} ms early")
     for share in (0.5, 0.99, 1.0):
         name = "worst" if share == 1.0 else f"p{100 * share:g}"
-        yield f"{rate:,} due a second: late, {name}", "ms", f"{_at(late, share):,.0f}"
+        yield f"{rate:,} due a second: late, {name}", "ms", f"{percentile_of(late, share):,.0f}"
 
 
 def _burst(broker: Tidewheel, count: int) -> Iterator[tuple[str, str, str]]:
@@ -183,7 +184,7 @@ def _burst(broker: Tidewheel, count: int) -> Iterator[tuple[str, str, str]]:
     took_ms = max(1, max(found) - due_ms)
     yield "delivered in a burst", "msg/s", f"{1_000 * count / took_ms:,.0f}"
     for name, took in (("alone", alone), ("meanwhile", sorted(beside))):
-        yield f"another topic's messages, p99 {name}", "ms", f"{_at(took, 0.99):.2f}"
+        yield f"another topic's messages, p99 {name}", "ms", f"{percentile_of(took, 0.99):.2f}"
 
 
 def _send_singly(broker: Tidewheel, seconds: float) -> list[float]:
