@@ -4,9 +4,12 @@
         ─► on the loop: all as it was? ─► append ─► the fold takes them for delivered
 
 Each partition with something pending has a timer for the next of it, and at most one batch in the
-making. Partitions come to it when hidden records are appended, when roles change, and once a second
-all that are open are looked at, followers' for their upkeep; none before the feature is finalized,
-which it stays.
+making. In all MAKING_AT_ONCE_MAX batches are: the threads are others', too, and more of them would
+only take the interpreter from the loop. Partitions whose turn it is not wait in a queue.
+
+Partitions come to it when hidden records are appended, when they are opened, when roles change, and
+once a second all that are open are looked at, followers' for their upkeep; none before the feature
+is finalized, which it stays.
 
 Invariants
 - Nothing is appended that was not due by the date when its batch was made, and none while the
@@ -35,10 +38,13 @@ from features.delayed.due_batch import DueBatch, make_due_batch
 from features.delayed.fold import DelayedMessages
 from features.delayed.metrics import DelayedMetrics
 from features.delayed.pending_set import PendingSet
+from features.delayed.runs import Entry
+from features.delayed.wheel import TimingWheel
 from features.fold_upkeep import Upkeep
 
 # Records of a batch.
 BATCH_RECORDS_MAX: Final = 1_000
+MAKING_AT_ONCE_MAX: Final = 2
 SWEEP_INTERVAL_MS: Final = 1_000
 # Looked at in one tick.
 SWEPT_PER_TICK_MAX: Final = 1_000
@@ -68,11 +74,15 @@ class Firing:
         services.metrics.register(self.metrics)
         self._firing: dict[Partition, _PartitionFiring] = {}
         self._woken: dict[Partition, None] = {}
+        # With something due, in the order of their turns.
+        self._queue: dict[Partition, None] = {}
+        self.making_count = 0
         self._to_sweep: list[Partition] = []
         self._sweep_ms = 0
         self.is_stopped = False
         services.hidden_listeners.append(self.wake)
         services.partitions.on_roles_changed(self._roles_changed)
+        services.partitions.opened_listeners.append(self._opened)
 
     def start(self, now_ms: int) -> None:
         self._sweep_ms = now_ms
@@ -86,6 +96,21 @@ class Firing:
         woken, self._woken = self._woken, {}
         for partition in woken:
             self._look(partition, now_ms)
+        while self._queue and self.making_count < MAKING_AT_ONCE_MAX:
+            partition = next(iter(self._queue))
+            del self._queue[partition]
+            one = self._firing.get(partition)
+            if one is not None:
+                one.look(now_ms, is_its_turn=True)
+
+    def queue(self, partition: Partition) -> None:
+        """It has something due."""
+        self._queue[partition] = None
+        self.services.wakes.wake(self)
+
+    def _opened(self, partition: Partition) -> None:
+        if partition.log.due_folds:
+            self.wake(partition)
 
     def _roles_changed(self, changed: list[tuple[UUID, int]], now_ms: int) -> None:
         self._sweep_ms = min(self._sweep_ms, now_ms)
@@ -111,6 +136,7 @@ class Firing:
             one.stop()
         self._firing.clear()
         self._woken.clear()
+        self._queue.clear()
         self._to_sweep.clear()
 
     def _pending(self) -> tuple[int, int | None]:
@@ -153,13 +179,23 @@ def _ms_until(pending: PendingSet, wall_ms: int) -> int:
 class _PartitionFiring:
     """A led partition that has something pending."""
 
-    __slots__ = ("_firing", "_is_making", "_made", "_not_before_ms", "_partition", "_timer")
+    __slots__ = (
+        "_count",
+        "_firing",
+        "_is_making",
+        "_made",
+        "_not_before_ms",
+        "_partition",
+        "_timer",
+    )
 
     def __init__(self, firing: Firing, partition: Partition) -> None:
         self._firing = firing
         self._partition = partition
         self._timer: Timer | None = None
         self._is_making = False
+        # How many entries are looked up for a batch: not many more than go into one.
+        self._count = BATCH_RECORDS_MAX
         # What a thread has made: with the fold and the leader epoch that it was made for.
         self._made: tuple[DueBatch, DelayedMessages, int] | None = None
         # Of originals that could not be read: when they are tried again.
@@ -170,8 +206,9 @@ class _PartitionFiring:
             self._timer.cancel()
             self._timer = None
 
-    def look(self, now_ms: int) -> None:
-        """Do what can be done now, and see to it that the rest is done in time."""
+    def look(self, now_ms: int, *, is_its_turn: bool = False) -> None:
+        """Do what can be done now, and see to it that the rest is done in time. A batch is made
+        when it is its turn."""
         if self._is_making:
             return
         self.stop()
@@ -186,27 +223,33 @@ class _PartitionFiring:
         if wall_ms is None:
             self._wait(now_ms + CLOCK_RETRY_MS)
             return
-        wheel = fold.pending.wheel
-        wheel.advance(wall_ms)
-        self._not_before_ms = {
-            offset: at_ms for offset, at_ms in self._not_before_ms.items() if at_ms > now_ms
-        }
-        entries = [
-            entry
-            for entry in wheel.first_ready(BATCH_RECORDS_MAX + len(self._not_before_ms))
-            # The clock may have gone back since they came due.
-            if entry[0] <= wall_ms and entry[1] not in self._not_before_ms
-        ]
+        entries = self._due(fold.pending.wheel, now_ms, wall_ms)
         gate = self._firing.services.firing_gate
         room = None if gate is None or not entries else gate.may_fire(partition, now_ms)
         if room == 0:
             assert gate is not None
             self._wait(max(now_ms + 1, gate.look_again_ms(partition, now_ms)))
+        elif entries and is_its_turn:
+            count = self._count if room is None else min(room, self._count)
+            self._make(fold, entries[:count], wall_ms)
         elif entries:
-            self._make(fold, entries[: BATCH_RECORDS_MAX if room is None else room], wall_ms)
+            self._firing.queue(partition)
         else:
             wait_ms = min(TIMER_MS_MAX, _ms_until(fold.pending, wall_ms))
             self._wait(min([now_ms + wait_ms, *self._not_before_ms.values()]))
+
+    def _due(self, wheel: TimingWheel, now_ms: int, wall_ms: int) -> list[Entry]:
+        """The first `_count` entries that are due, perhaps some more."""
+        wheel.advance(wall_ms)
+        self._not_before_ms = {
+            offset: at_ms for offset, at_ms in self._not_before_ms.items() if at_ms > now_ms
+        }
+        return [
+            entry
+            for entry in wheel.first_ready(self._count + len(self._not_before_ms))
+            # The clock may have gone back since they came due.
+            if entry[0] <= wall_ms and entry[1] not in self._not_before_ms
+        ]
 
     def _wait(self, until_ms: int) -> None:
         self._timer = self._firing.services.timers.schedule(until_ms, self.look)
@@ -217,13 +260,18 @@ class _PartitionFiring:
         work = partial(make_due_batch, log, entries, log.log_end_offset, fold.delivered, wall_ms)
 
         def done(made: DueBatch | None, error: BaseException | None) -> None:
+            self._firing.making_count -= 1
             if made is None:
                 assert error is not None
                 made = DueBatch(bytearray(), [], {offset: str(error) for _, offset in entries})
             self._made = (made, fold, epoch)
+            found_count = len(made.entries) + len(made.unreadable)
+            more = 2 * (len(made.entries) if found_count < len(entries) else self._count)
+            self._count = max(1, min(more, BATCH_RECORDS_MAX))
             self._firing.services.wakes.wake(self)
 
         self._is_making = True
+        self._firing.making_count += 1
         self._firing.services.executor.submit(work, done)
 
     def run(self, now_ms: int) -> None:

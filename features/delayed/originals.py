@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
+from data_plane.log.file_system import Buffer
 from data_plane.log.log import Log
 from data_plane.wire.kernel_types import HIDDEN_FLAG
 from data_plane.wire.records import (
@@ -42,7 +43,7 @@ class Originals:
             if base_offset <= offset < next_offset:
                 return records.get(offset)
         read = self._log.read_held(offset, max_offset=self._end_offset)
-        data = b"".join(bytes(buffer) for buffer in read.buffers)
+        data: Buffer = read.buffers[0] if len(read.buffers) == 1 else b"".join(read.buffers)
         if not data:
             return None
         header = read_batch_header(data, 0)
@@ -55,7 +56,7 @@ class Originals:
         self._kept[header.base_offset] = header.next_offset, records
         return records.get(offset)
 
-    def _decoded(self, data: bytes, header: BatchHeader) -> list[Record]:
+    def _decoded(self, data: Buffer, header: BatchHeader) -> list[Record]:
         if self._wanted is None:
             return decode_batch(data, 0)
         first = bisect_left(self._wanted, header.base_offset)

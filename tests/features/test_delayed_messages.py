@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from data_plane.cell.changes import AlterConfigs, InvalidChange, UpdateFeature
@@ -11,7 +13,8 @@ from data_plane.wire.compression import Compression
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import NewRecord, build_batch, decode_batch, read_batch_header
-from features.delayed import firing
+from features.delayed import due_batch, firing
+from features.delayed.due_batch import DueBatch
 from features.delayed.fold import DelayedMessages
 from tests.broker.admin_player import new_topic
 from tests.broker.broker_player import NOW_MS
@@ -320,6 +323,55 @@ def test_a_quiet_partition_delivers_after_a_restart_without_being_asked() -> Non
     assert player.orders.log.log_end_offset == 1
     player.pass_ms(3_600_000)
     assert player.orders.log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_was_due_meanwhile_is_delivered_when_its_partition_is_opened(is_clean: bool) -> None:
+    player = DelayedPlayer()
+    player.delayed(b"later", b"1s")
+    player.now_ms += 2_000
+    player = player.restarted(is_clean=is_clean)
+    assert player.firing.metrics.delivered_count == 1
+
+
+def test_few_batches_are_made_at_once_and_partitions_take_turns() -> None:
+    player = DelayedPlayer()
+    player.create_topic("others", 5, {"tidewheel.headers": "true"})
+    at = b"%d" % (player.now_ms + 10)
+    made = [NewRecord(NOW_MS, None, bytes(600_000), ((DELIVER_AT, at),)) for _ in range(4)]
+    for index in range(5):
+        batch = build_batch(made, compression=Compression.LZ4)
+        player.produce("others", [], index=index, batch=batch)
+    player.run_jobs()
+    player.pass_time(10)
+    partitions = list(player.services.partitions.leading())
+    ends, jobs_counts = [], []
+    while player.executor.queue:
+        jobs_counts.append(len(player.executor.queue))
+        player.executor.run_one()
+        player.services.wakes.run(player.now_ms)
+        ends.append(sorted(one.log.log_end_offset for one in partitions if one.topic == "others"))
+    assert max(jobs_counts) == firing.MAKING_AT_ONCE_MAX
+    assert [6, 6, 6, 6, 6] in ends, "nobody comes twice before all others have come"
+    assert ends[-1] == [8, 8, 8, 8, 8]
+
+
+def test_not_many_more_are_looked_up_than_go_into_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    player = DelayedPlayer()
+    at = b"%d" % (player.now_ms + 10)
+    made = [NewRecord(NOW_MS, None, bytes(100_000), ((DELIVER_AT, at),)) for _ in range(60)]
+    player.produce("orders", [], batch=build_batch(made, compression=Compression.LZ4))
+    player.run_jobs()
+    real, counts = due_batch.make_due_batch, list[tuple[int, int]]()
+
+    def make(log: Any, entries: list[Any], *others: Any) -> DueBatch:
+        batch = real(log, entries, *others)
+        counts.append((len(entries), len(batch.entries)))
+        return batch
+
+    monkeypatch.setattr(firing, "make_due_batch", make)
+    player.pass_ms(10)
+    assert counts == [(60, 11), (22, 11), (22, 11), (22, 11), (16, 11), (5, 5)]
 
 
 def test_with_a_clock_that_is_too_far_off_it_waits_and_takes_no_delays() -> None:

@@ -60,7 +60,6 @@ ZERO_ID = bytes(16)
 # Partitions that `apply_image` does at a time; it ends when all are done.
 WORK_AT_ONCE = 1_000
 
-
 # The local replicas whose role, leader or leader epoch changed, as (topic id, index); those that
 # came and went too. With the time.
 OnRolesChanged = Callable[[list[tuple[UUID, int]], int], None]
@@ -94,14 +93,15 @@ class TopicPartitions:
         self._leading_by_id = self.leading_ones.by_id
         self._leading_by_name = self.leading_ones.by_name
         self._listeners: list[OnRolesChanged] = []
+        # Told about each partition whose use begins, in the role that it has.
+        self.opened_listeners: list[Callable[[Partition], None]] = []
         # What clients use of topics that have, or had, replicas here.
         self.uses = TopicUses()
         # Told about partitions whose disk fails when they are opened, for the log and metrics.
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
         # Whether logs of partitions that an image brings are made at once.
         self._makes_new = False
-        self._slow_work = None if executor is None else FewAtOnce(executor)
-        slow_work = self._slow_work
+        slow_work = self._slow_work = None if executor is None else FewAtOnce(executor)
         self._loads = None if slow_work is None else LogLoads(slow_work, self._load_ended)
         # Logs of closed partitions; topics, and up to where they are configured; leaders to review.
         self._undeleted: dict[tuple[UUID, int], None] = {}
@@ -328,11 +328,9 @@ class TopicPartitions:
     def _update_topic(
         self, old: TopicImage, new: TopicImage, now_ms: int, changed: list[tuple[UUID, int]]
     ) -> None:
-        node_id = self._node_id
-        topic_id = new.id_bytes
-        old_count = len(old.partitions)
+        node_id, topic_id = self._node_id, new.id_bytes
         for index, image in enumerate(new.partitions):
-            before = old.partitions[index] if index < old_count else None
+            before = old.partitions[index] if index < len(old.partitions) else None
             if before is image:
                 continue
             was_hosted = before is not None and node_id in before.replicas
@@ -413,6 +411,8 @@ class TopicPartitions:
                 self.on_open_failed(topic.name, index, error)
             return None
         self._replicas[key] = partition
+        for listener in self.opened_listeners:
+            listener(partition)
         return partition
 
     def when_loaded(self, topic_id: bytes, index: int, callback: Callable[[], None]) -> bool:
