@@ -26,6 +26,8 @@ from features.delayed.times import DELAY_MS_MAX, InvalidTime, delay_ms
 BACKOFF_PROPERTY: Final = "tidewheel.retry.backoff"
 JITTER_PROPERTY: Final = "tidewheel.retry.jitter"
 ATTEMPTS_PROPERTY: Final = "tidewheel.retry.attempts.max"
+ORDER_PROPERTY: Final = "tidewheel.ordering"
+ORDERS: Final = ("none", "key")
 BREAKER_PROPERTY: Final = "tidewheel.retry.breaker"
 DEFAULT_BACKOFF: Final = "exponential:5s..2h"
 DEFAULT_ATTEMPTS_MAX: Final = 16

@@ -17,6 +17,7 @@ from data_plane.broker.config.definition import (
     between,
     by_name,
     define,
+    one_of,
 )
 from data_plane.broker.config.topic_properties import TopicProperties
 from data_plane.broker.request.topic_names import invalid_name_reason
@@ -34,6 +35,8 @@ from features.retry_dlq.policy import (
     DEFAULT_ATTEMPTS_MAX,
     DEFAULT_BACKOFF,
     JITTER_PROPERTY,
+    ORDER_PROPERTY,
+    ORDERS,
     InvalidBackoff,
     Policy,
     parse_backoff,
@@ -76,6 +79,14 @@ DEFINITIONS: Final = (
         "How often a subscription delivers a message in all, before it is a dead letter. 0: for "
         "ever.",
         at_least(0),
+    ),
+    define(
+        ORDER_PROPERTY,
+        "STRING",
+        ORDERS[0],
+        "`key`: messages of a subscription wait while an earlier one of their key is retried, "
+        "which the SDK's handlers do in their process. `none`: they go on.",
+        one_of(*ORDERS),
     ),
     define(
         BREAKER_PROPERTY,

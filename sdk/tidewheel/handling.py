@@ -6,6 +6,9 @@
     anything else                     again in place, as often as the error policy says; then
                                       "stop", "skip" or "nack"
 
+What would be nacked, and belongs to a key whose order counts, is handed back to be handled again
+later, before all others of its key (key_order.py).
+
 Invariants
 - A message is done when its handler returned, the policy skipped it, or a nack was acknowledged.
 - What cannot be nacked for good ends the application with HandlerFailed, and is not done. What only
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from tidewheel.consumer_options import ConsumerOptions, prepare
 from tidewheel.errors import (
@@ -28,13 +31,18 @@ from tidewheel.errors import (
     TidewheelError,
 )
 from tidewheel.gate import Gate
+from tidewheel.key_order import Again, KeyOrder, what_follows
 from tidewheel.message import Message
 from tidewheel.nacks import DeadLetter, Nack, Nacker, RetryLater
+from tidewheel.retry_policy import RetryPolicy
 from tidewheel.subscriber_options import Handler, RetryInPlace
 from tidewheel.transport.librdkafka.connection import logger
 
 NACK_PAUSES: Final = RetryInPlace("200ms", cap="10s")
 """Between attempts to nack what the brokers do not take now."""
+
+
+T = TypeVar("T")
 
 
 class Turn(NamedTuple):
@@ -57,15 +65,17 @@ class Handling:
         in_place: RetryInPlace,
         nacker: Nacker,
         gate: Gate,
+        order: KeyOrder,
     ) -> None:
         self._handler = handler
+        self._order = order
         self._gate = gate
         self._options = options
         self._in_place = in_place
         self._nacker = nacker
 
-    async def handle(self, message: Message, turn: Turn) -> bool:
-        """Whether the message is done. Raises HandlerFailed."""
+    async def handle(self, message: Message, turn: Turn) -> bool | Again:
+        """Whether the message is done, or when it is handled again. Raises HandlerFailed."""
         attempt = 0
         while True:
             attempt += 1
@@ -81,7 +91,7 @@ class Handling:
                     if comes_back is None:
                         return False
                     if comes_back:
-                        return await self.nack(Nack.after(message, error), error, turn)
+                        return await self._give_back(message, error, turn)
                 # What cannot be read now cannot be read later.
                 hopeless = isinstance(error, DeserializationFailed | InterceptorFailed)
                 if hopeless or attempt == self._in_place.attempts:
@@ -104,7 +114,9 @@ class Handling:
         if inspect.isawaitable(result):
             await result
 
-    async def _give_up(self, message: Message, error: Exception, attempt: int, turn: Turn) -> bool:
+    async def _give_up(
+        self, message: Message, error: Exception, attempt: int, turn: Turn
+    ) -> bool | Again:
         match self._in_place.then:
             case "skip":
                 logger.error(
@@ -112,10 +124,36 @@ class Handling:
                 )
                 return True
             case "nack":
-                return await self.nack(Nack.after(message, error), error, turn)
+                return await self._give_back(message, error, turn)
         raise HandlerFailed(
             f"Handling {message!r} failed {attempt} times: {error!r}", consumed=message
         ) from error
+
+    async def _give_back(self, message: Message, error: Exception, turn: Turn) -> bool | Again:
+        """Nack it, unless the order of its key counts."""
+        nack = Nack.after(message, error)
+        if message.key is not None:
+
+            async def ask() -> tuple[RetryPolicy | None]:
+                return (await self._order.policy_for(message.topic),)
+
+            answer = await self._insist(ask, message, error, turn)
+            if answer is None:
+                return False
+            (policy,) = answer
+            if policy is not None:
+                follows = what_follows(policy, message, error)
+                if isinstance(follows, Again):
+                    logger.warning(
+                        "%r failed (attempt %d), its key waits %.3g s: %r",
+                        message,
+                        message.attempt,
+                        follows.seconds,
+                        error,
+                    )
+                    return follows
+                nack = follows
+        return await self.nack(nack, error, turn)
 
     async def nack(self, nack: Nack, error: Exception | None, turn: Turn) -> bool:
         """Whether the brokers have it. Raises HandlerFailed when they never will."""
@@ -145,11 +183,11 @@ class Handling:
 
     async def _insist(
         self,
-        request: Callable[[], Awaitable[bool]],
+        request: Callable[[], Awaitable[T]],
         message: Message,
         error: Exception | None,
         turn: Turn,
-    ) -> bool | None:
+    ) -> T | None:
         """What is answered, however often it has to be asked; None when the message is not ours any
         more. Raises HandlerFailed."""
         attempt = 0

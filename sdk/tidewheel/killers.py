@@ -105,6 +105,13 @@ class Killers:
             metadata = resumes.in_hand(message.offset, self._left(place))
             await self._commit({place: message.offset}, {place: metadata})
 
+    async def put_down(self, message: Message) -> None:
+        """It was handled alone, has failed, and waits until it is handled again."""
+        place = message.topic_partition
+        resumes = self._resumes.get(place)
+        if resumes is not None:
+            await self._commit({place: message.offset}, {place: resumes.moved(self._left(place))})
+
     def moved(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """The metadata to commit with offsets further on."""
         return {

@@ -22,12 +22,14 @@ T = TypeVar("T")
 
 
 class KeyLanes(Generic[T]):
-    """Queued items by lane. Every `take` must be followed by one `done` of its lane."""
+    """Queued items by lane. Every `take` must be followed by one `done` of its lane, or
+    `put_back`."""
 
-    __slots__ = ("_busy", "_numbers", "_queues", "_ready", "_size")
+    __slots__ = ("_busy", "_early_numbers", "_numbers", "_queues", "_ready", "_size")
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
+        self._early_numbers = itertools.count(-1, -1)
         self._queues: dict[Hashable, deque[tuple[int, T]]] = {}
         # A heap. Numbers are unique, so lanes are never compared.
         self._ready: list[tuple[int, Hashable]] = []
@@ -75,6 +77,18 @@ class KeyLanes(Generic[T]):
         self._busy.remove(lane)
         if lane in self._queues:
             heapq.heappush(self._ready, (self._queues[lane][0][0], lane))
+
+    def waiting(self, lane: Hashable) -> int:
+        """Items that wait in this lane."""
+        return len(self._queues.get(lane, ()))
+
+    def put_back(self, item: T, lane: Hashable) -> None:
+        """The item taken from this lane is not handled after all: it is the lane's first again, and
+        older than all that wait."""
+        number = next(self._early_numbers)
+        self._queues.setdefault(lane, deque()).appendleft((number, item))
+        self._size += 1
+        self.done(lane)
 
     def discard(self, unwanted: Callable[[T], bool]) -> list[T]:
         """Take waiting items out for good; those that are being handled stay."""

@@ -33,7 +33,7 @@ from tidewheel.errors import (
 )
 from tidewheel.headers import DELAY_HEADER, Duration, retry_delay_ms
 from tidewheel.message import HeaderValue, Message
-from tidewheel.retry_policy import BACKOFF_PROPERTY
+from tidewheel.retry_policy import BACKOFF_PROPERTY, RetryPolicy, policy_of
 from tidewheel.sender import Delivery, Sender
 from tidewheel.subscriptions import SOURCE_PROPERTY
 from tidewheel.transport.port import AdminTransport
@@ -161,6 +161,14 @@ class Nacker:
             raise RetriesUnsupported(f'The brokers take no nacks of "{topic}"')
         self._are_subscriptions[topic] = found
         return found
+
+    async def policy(self, topic: str) -> RetryPolicy | None:
+        """By which messages of a subscription come back; None for a plain topic. Raises as
+        `is_subscription`, and ConfigurationError for one that is not understood."""
+        if not await self.is_subscription(topic):
+            return None
+        entries = await self._requests().configs(topic)
+        return policy_of({one.name: one.value or "" for one in entries})
 
     async def send(self, nacks: Iterable[Nack]) -> None:
         """Nack these, together. Raises NackFailed for those that did not come to the brokers,

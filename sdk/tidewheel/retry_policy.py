@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from tidewheel.errors import ConfigurationError
 from tidewheel.headers import Duration, duration_text, retry_delay_ms
@@ -24,12 +24,15 @@ BACKOFF_PROPERTY: Final = "tidewheel.retry.backoff"
 JITTER_PROPERTY: Final = "tidewheel.retry.jitter"
 ATTEMPTS_PROPERTY: Final = "tidewheel.retry.attempts.max"
 DEAD_LETTERS_PROPERTY: Final = "tidewheel.dlq.topic"
+ORDER_PROPERTY: Final = "tidewheel.ordering"
 POLICY_PROPERTIES: Final = (
     BACKOFF_PROPERTY,
     JITTER_PROPERTY,
     ATTEMPTS_PROPERTY,
     DEAD_LETTERS_PROPERTY,
+    ORDER_PROPERTY,
 )
+ORDERS: Final = ("none", "key")
 ATTEMPTS_DEFAULT: Final = 16
 ATTEMPTS_MAX: Final = 2**31 - 1
 LISTED_DELAYS_MAX: Final = 100
@@ -49,11 +52,14 @@ class RetryPolicy:
         jitter: 0 to 1. Each delay is shortened by a random share of it, up to this, so that
             messages that failed together do not come back together.
         dead_letters: the topic of dead letters; "" is `<subscription>.dlq`.
+        order: "key": messages wait while an earlier one of their key is retried, which an app's
+            handlers do in their process. "none": they go on, and it comes back behind them.
     """
 
     attempts: int | None = ATTEMPTS_DEFAULT
     jitter: float = 0.0
     dead_letters: str = ""
+    order: Literal["none", "key"] = "none"
 
     def __post_init__(self) -> None:
         if self.attempts is not None and not 1 <= self.attempts <= ATTEMPTS_MAX:
@@ -62,6 +68,8 @@ class RetryPolicy:
             )
         if not 0 <= self.jitter <= 1:
             raise ConfigurationError(f"jitter={self.jitter}", hint="Give a share: 0 to 1")
+        if self.order not in ORDERS:
+            raise ConfigurationError(f"order={self.order!r}", hint='Use "none" or "key"')
         # What is wrong with a delay is said here, and not when the first message fails.
         self.backoff()
 
@@ -89,6 +97,8 @@ class RetryPolicy:
             configs[JITTER_PROPERTY] = str(float(self.jitter))
         if self.dead_letters:
             configs[DEAD_LETTERS_PROPERTY] = self.dead_letters
+        if self.order != "none":
+            configs[ORDER_PROPERTY] = self.order
         return configs
 
 
@@ -177,6 +187,7 @@ def policy_of(configs: Mapping[str, str]) -> RetryPolicy:
         attempts=attempts or None,
         jitter=_share(configs.get(JITTER_PROPERTY) or "0"),
         dead_letters=configs.get(DEAD_LETTERS_PROPERTY) or "",
+        order=_order(configs.get(ORDER_PROPERTY) or "none"),
     )
 
 
@@ -210,6 +221,15 @@ def _share(text: str) -> float:
         return float(text)
     except ValueError as error:
         raise ConfigurationError(f"{JITTER_PROPERTY}={text!r} is not a number") from error
+
+
+def _order(text: str) -> Literal["none", "key"]:
+    match text.strip():
+        case "none":
+            return "none"
+        case "key":
+            return "key"
+    raise ConfigurationError(f"{ORDER_PROPERTY}={text!r}", hint="Write none or key")
 
 
 def _text(delay: Duration) -> str:

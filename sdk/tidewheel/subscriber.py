@@ -14,6 +14,9 @@ Invariants
 - At most `buffer_max` messages wait; a partition whose first message does not get done holds at
   most TRACKED_OFFSETS_MAX offsets. Beyond either, partitions are paused while the membership
   lives on.
+- A key whose message is to be handled again later (key_order.py) keeps no worker waiting. Of one
+  partition at most `buffer_max` messages wait for that, or are behind those that do, and no more
+  offsets than above; beyond either that partition alone is paused.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from tidewheel.client import Client
 from tidewheel.errors import CommitFailed, ConfigurationError, HandlerFailed
 from tidewheel.gate import Gate
 from tidewheel.handling import Handling, Turn
+from tidewheel.key_order import Again, KeyOrder
 from tidewheel.killers import Killers, Line
 from tidewheel.lanes import KeyLanes
 from tidewheel.message import Message, TopicPartition
@@ -46,7 +50,7 @@ YIELD_EVERY: Final = 64
 class _Partition:
     """What runs of one assigned partition, and what of it may be committed."""
 
-    __slots__ = ("committed", "leaving", "running", "settled", "watermark")
+    __slots__ = ("committed", "held", "leaving", "running", "settled", "watermark")
 
     def __init__(self) -> None:
         self.watermark = CommitWatermark()
@@ -54,6 +58,8 @@ class _Partition:
         self.running = 0
         self.leaving = asyncio.Event()
         self.settled = asyncio.Event()
+        # Lanes that wait until their message is handled again.
+        self.held: set[Hashable] = set()
 
 
 class Subscriber:
@@ -78,14 +84,18 @@ class Subscriber:
             on_revoked=self._on_revoked,
             on_lost=self._on_lost,
         )
+        nacker = self._consumer.nacker
+        self._order = KeyOrder(nacker, client.clock)
         self._handling = Handling(
-            handler, self._consumer.options, options.in_place, self._consumer.nacker, gate
+            handler, self._consumer.options, options.in_place, nacker, gate, self._order
         )
         self._gate = gate
         # Who cannot nack could do nothing about it.
         is_on = options.in_place.then == "nack" and options.commit == "after"
         self._killers = Killers(self._consumer, is_on=is_on)
-        self._in_line: set[TopicPartition] = set()
+        # Of which no more is fetched for now.
+        self._stopped: set[TopicPartition] = set()
+        self._holding: set[asyncio.Task[None]] = set()
         self._interval_s = self._consumer.options.settings.commit_interval_ms / 1000
         self._lanes: KeyLanes[tuple[Message, _Partition, Line]] = KeyLanes()
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -126,7 +136,15 @@ class Subscriber:
         if self.options.in_place.then != "nack":
             return
         for topic in self._consumer.options.topics:
-            if topic.startswith("^") or await self._consumer.nacker.is_subscription(topic):
+            if topic.startswith("^"):
+                continue
+            if await self._consumer.nacker.is_subscription(topic):
+                is_ordered = await self._order.policy_for(topic) is not None
+                if is_ordered and not self.options.key_order:
+                    raise ConfigurationError(
+                        f'"{topic}" keeps the order of its keys, and key_order=False does not',
+                        hint="Leave key_order out",
+                    )
                 continue
             raise ConfigurationError(
                 f'"{topic}" is no subscription: what fails of it cannot be nacked',
@@ -138,19 +156,36 @@ class Subscriber:
         if self._is_full() and not await self._wait_for_room():
             await self._hold()
             return
-        await self._let_lines_end()
-        room = max(1, self.options.buffer_max - len(self._lanes))
+        await self._stop_some()
+        room = max(1, self.options.buffer_max - self._waiting())
         await self._accept(await self._fetch(room))
 
-    async def _let_lines_end(self) -> None:
+    async def _stop_some(self) -> None:
         """Fetch no more of partitions whose last messages in line are not through: those that come
-        after go by their keys again, and must not overtake them."""
+        after go by their keys again, and must not overtake them. Nor of those in which too much
+        waits behind messages that are handled again later."""
         ending = self._killers.ending()
-        if fresh := (ending - self._in_line) & self._consumer.assignment:
+        ending |= {place for place, one in self._partitions.items() if self._holds_much(one)}
+        if fresh := (ending - self._stopped) & self._consumer.assignment:
             await self._consumer.pause(fresh)
-        if clear := (self._in_line - ending) & self._consumer.assignment:
+        if clear := (self._stopped - ending) & self._consumer.assignment:
             await self._consumer.resume(clear)
-        self._in_line = ending
+        self._stopped = ending
+
+    def _behind(self, partition: _Partition) -> int:
+        """Messages that are handled again later, and those behind them."""
+        return sum(1 + self._lanes.waiting(lane) for lane in partition.held)
+
+    def _holds_much(self, partition: _Partition) -> bool:
+        return bool(partition.held) and (
+            self._behind(partition) >= self.options.buffer_max
+            or len(partition.watermark) >= TRACKED_OFFSETS_MAX
+        )
+
+    def _waiting(self) -> int:
+        """Messages that wait for workers."""
+        held = sum(self._behind(one) - len(one.held) for one in self._partitions.values())
+        return len(self._lanes) - held
 
     async def _fetch(self, messages_max: int) -> list[Message]:
         fetching = asyncio.ensure_future(self._consumer.fetch(messages_max, FETCH_WAIT_S))
@@ -184,8 +219,9 @@ class Subscriber:
         self._spawn()
 
     def _is_full(self) -> bool:
-        return len(self._lanes) >= self.options.buffer_max or any(
-            len(p.watermark) >= TRACKED_OFFSETS_MAX for p in self._partitions.values()
+        return self._waiting() >= self.options.buffer_max or any(
+            len(p.watermark) >= TRACKED_OFFSETS_MAX and not p.held
+            for p in self._partitions.values()
         )
 
     async def _wait_for_room(self) -> bool:
@@ -203,7 +239,7 @@ class Subscriber:
                 await self._consumer.pause(fresh)
                 paused |= fresh
             await self._accept(await self._fetch(1))
-        await self._consumer.resume(paused & self._consumer.assignment)
+        await self._consumer.resume((paused - self._stopped) & self._consumer.assignment)
 
     # Handling.
 
@@ -221,17 +257,23 @@ class Subscriber:
         while not self._stopping.is_set() and (taken := self._lanes.take()) is not None:
             lane, (message, partition, line) = taken
             partition.running += 1
+            outcome: bool | Again = False
             try:
                 if line is Line.ALONE:
-                    await self._handle_alone(message, partition)
-                elif await self._handle(message, partition):
-                    self._finish(message, partition, line)
+                    outcome = await self._handle_alone(message, partition)
+                else:
+                    outcome = await self._handle(message, partition)
+                    if outcome is True:
+                        self._finish(message, partition, line)
             finally:
                 partition.running -= 1
                 if not partition.running:
                     partition.settled.set()
-                self._lanes.done(lane)
-                if len(self._lanes) < self.options.buffer_max:
+                if isinstance(outcome, Again):
+                    self._hold_key(lane, outcome, partition, line)
+                else:
+                    self._lanes.done(lane)
+                if self._waiting() < self.options.buffer_max:
                     self._room.set()
             handled += 1
             if handled % YIELD_EVERY == 0:
@@ -239,22 +281,45 @@ class Subscriber:
             if self._lanes.ready_count > 1:
                 self._spawn()
 
-    async def _handle_alone(self, message: Message, partition: _Partition) -> None:
+    def _hold_key(self, lane: Hashable, again: Again, partition: _Partition, line: Line) -> None:
+        """The lane waits, and nobody waits with it."""
+        partition.held.add(lane)
+
+        async def wait() -> None:
+            is_ours = await self._pause(again.seconds, partition)
+            partition.held.discard(lane)
+            if is_ours:
+                self._lanes.put_back((again.message, partition, line), lane)
+                self._spawn()
+            else:
+                self._lanes.done(lane)
+
+        holding = asyncio.create_task(wait())
+        self._holding.add(holding)
+        holding.add_done_callback(self._holding.discard)
+
+    async def _handle_alone(self, message: Message, partition: _Partition) -> bool | Again:
         """With nothing beside it, and what it does known to whoever comes after us."""
         async with self._gate.entered(alone=True):
             place = message.topic_partition
             if self._partitions.get(place) is not partition or self._stopping.is_set():
-                return
+                return False
             kills = self._killers.kills(message)
             await self._killers.in_hand(message)
-            if await self._handle(message, partition, kills, is_alone=True):
+            outcome = await self._handle(message, partition, kills, is_alone=True)
+            if outcome is True:
                 self._finish(message, partition, Line.ALONE)
                 await self._commit([place])
+            elif outcome is not False:
+                # It waits, and is in no hand: should the process die now, that was not its doing.
+                await self._killers.put_down(message)
+            return outcome
 
     async def _handle(
         self, message: Message, partition: _Partition, kills: int = 0, *, is_alone: bool = False
-    ) -> bool:
-        """Whether the message is done: handled, skipped by the policy, or nacked."""
+    ) -> bool | Again:
+        """Whether the message is done: handled, skipped by the policy, or nacked; or when it is
+        handled again."""
         place = message.topic_partition
         turn = Turn(
             lambda seconds: self._pause(seconds, partition),
@@ -326,6 +391,7 @@ class Subscriber:
 
     async def _on_revoked(self, places: list[TopicPartition]) -> None:
         leaving = frozenset(places)
+        self._stopped -= leaving
         self._lanes.discard(lambda item: item[0].topic_partition in leaving)
         self._room.set()
         for place in places:
@@ -352,6 +418,7 @@ class Subscriber:
 
     async def _on_lost(self, places: list[TopicPartition]) -> None:
         lost = frozenset(places)
+        self._stopped -= lost
         self._killers.forget(places)
         self._lanes.discard(lambda item: item[0].topic_partition in lost)
         self._room.set()
@@ -361,6 +428,8 @@ class Subscriber:
 
     async def _drain(self) -> None:
         """Let running handlers finish, commit, leave the group."""
+        # They end at once, as `_stopping` is set.
+        await asyncio.gather(*self._holding)
         self._lanes.discard(lambda item: True)
         workers = set(self._workers)
         if workers:

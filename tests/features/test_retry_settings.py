@@ -111,4 +111,4 @@ def test_policies_need_the_feature() -> None:
 def test_all_of_them_need_it_and_nothing_else_does() -> None:
     needs = all_properties().needs
     assert set(needs.values()) == {RETRIES}
-    assert {name.split(".")[1] for name in needs} == {"retry", "dlq"}
+    assert {name.split(".")[1] for name in needs} == {"retry", "dlq", "ordering"}

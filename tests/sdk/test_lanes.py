@@ -58,6 +58,19 @@ class LanesMachine(RuleBasedStateMachine):
         lane, _ = self.running.pop(index)
         self.lanes.done(lane)
 
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def put_back(self, data: st.DataObject) -> None:
+        index = data.draw(st.integers(0, len(self.running) - 1))
+        lane, item = self.running.pop(index)
+        self.lanes.put_back(item, lane)
+        self.waiting.insert(0, item)
+        assert (
+            self.lanes.waiting(lane)
+            == sum(1 for key, _ in self.waiting if key is not None and key == lane)
+            or item[0] is None
+        )
+
     @rule(remainder=st.integers(0, 2))
     def discard(self, remainder: int) -> None:
         dropped = self.lanes.discard(lambda item: item[1] % 3 == remainder)

@@ -107,6 +107,36 @@ async def test_each_message_ends_once_as_done_or_dead(bootstrap: str, name: str)
             assert seen == {3: [1], 5: [1, 2], 7: [1, 2, 3]}.get(number % 10, [1])
 
 
+async def test_keys_keep_their_order_through_retries(bootstrap: str, name: str) -> None:
+    async with Client(bootstrap, consumer=QUICK) as client:
+        await client.admin.create_topic(name, partitions=3, configs=TAGGED)
+        records = (ProducerRecord(b"%d" % n, f"k{n % 10}") for n in range(MESSAGES))
+        await client.topic(name).send_many(records)
+        app = App(client)
+        done: defaultdict[bytes, list[int]] = defaultdict(list)
+        policy = Exponential("100ms", cap="1s", attempts=3, order="key")
+
+        @app.subscriber(name, group=name, retry=policy, concurrency=4)
+        async def handle(message: Message) -> None:
+            number = int(message.value)
+            if number % 7 == 3 and message.attempt <= number % 3:
+                raise ValueError("not now")
+            if number % 25 == 5:
+                raise ValueError("never")
+            done[message.key].append(number)
+
+        running = asyncio.create_task(app.run(handle_signals=False))
+        buried = await take(client.subscribe(await dead_letters_of(client, name)), 4)
+        await until(lambda: sum(map(len, done.values())) >= MESSAGES - 4)
+        app.stop()
+        await running
+        assert sorted(int(m.value) for m in buried) == [5, 30, 55, 80]
+        for key, numbers in done.items():
+            wanted = [n for n in range(MESSAGES) if f"k{n % 10}".encode() == key and n % 25 != 5]
+            assert numbers == wanted
+        assert (await client.admin.retry_policy(f"{name}.{name}")).order == "key"
+
+
 async def dead_letters_of(client: Client, name: str) -> str:
     """The topic, once there is one."""
     topic = f"{name}.{name}.dlq"
