@@ -36,6 +36,7 @@ class Breakers:
         # Those that were not closed when they were last looked at.
         self._open: dict[Partition, Pause] = {}
         self.openings_count = 0
+        self.deliveries_count = 0
         self._look_ms = 0
         services.partitions.on_roles_changed(self._roles_changed)
 
@@ -94,6 +95,8 @@ class Breakers:
         return now_ms if breaker is None else breaker.look_again_ms(now_ms)
 
     def fired(self, partition: Partition, offset: int, count: int, now_ms: int) -> None:
+        if _is_retry_partition(partition):
+            self.deliveries_count += count
         breaker = self._of(partition)
         if breaker is not None:
             breaker.fired(offset, count, now_ms)
@@ -140,3 +143,8 @@ class Breakers:
         """Those that are not closed."""
         for partition in self._open:
             yield partition, self._known[partition][1]
+
+
+def _is_retry_partition(partition: Partition) -> bool:
+    rules = partition.log.config.record_rules
+    return rules is not None and rules.takes_commands

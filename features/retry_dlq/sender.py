@@ -72,6 +72,7 @@ class DeadLetterSender:
         self.services = services
         self.metrics = metrics
         metrics.look = self._waiting_count
+        metrics.remembered = self._remembered_count
         self._sending: dict[Partition, _PartitionSender] = {}
         self._woken: dict[Partition, None] = {}
         self._sweep_ms = 0
@@ -125,6 +126,10 @@ class DeadLetterSender:
     def _waiting_count(self) -> int:
         found = (nacks_of(one.log) for one in self.services.partitions.leading())
         return sum(fold.dead_letters.waiting_count for fold in found if fold is not None)
+
+    def _remembered_count(self) -> int:
+        found = (nacks_of(one.log) for one in self.services.partitions.opened())
+        return sum(len(fold) for fold in found if fold is not None)
 
     def forget(self, partition: Partition) -> None:
         self._sending.pop(partition, None)
