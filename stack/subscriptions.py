@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from tidewheel import sync
@@ -99,10 +100,23 @@ def _show(admin: sync.Admin, options: argparse.Namespace) -> None:
     found = admin.subscription(options.name)
     topic = admin.describe_topic(options.name)
     row = {**_row(found), "partitions": len(topic.partitions), "topic_id": topic.topic_id}
+    pauses = admin.retry_pauses(options.name)
     if options.json:
-        print(json.dumps(row))
-    else:
-        show([row], tuple(row), as_json=False)
+        paused = [
+            {
+                "partition": one.partition.partition,
+                "since_ms": one.since_ms,
+                "nacked": one.nacked,
+                "passed": one.passed,
+            }
+            for one in pauses
+        ]
+        print(json.dumps({**row, "retry_pauses": paused}))
+        return
+    show([row], tuple(row), as_json=False)
+    for one in pauses:
+        since = datetime.fromtimestamp(one.since_ms / 1000, UTC).isoformat(" ", "seconds")
+        print(f"Retries of partition {one.partition.partition} pause since {since}: {one}")
 
 
 def _edit(admin: sync.Admin, options: argparse.Namespace) -> None:

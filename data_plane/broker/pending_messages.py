@@ -84,6 +84,14 @@ class PendingMessages(Protocol):
         """On the loop; the partition's log is loaded."""
 
 
+class Pause(NamedTuple):
+    """Nothing is delivered of a partition since a date, as `nacked` of `passed` messages were."""
+
+    since_ms: int
+    passed: int
+    nacked: int
+
+
 class FiringGate(Protocol):
     """Who may hold back what is due."""
 
@@ -92,6 +100,9 @@ class FiringGate(Protocol):
 
     def look_again_ms(self, partition: Partition, now_ms: int) -> int:
         """When that changes at the earliest, where some are held back."""
+
+    def pause_of(self, partition: Partition) -> Pause | None:
+        """Why messages are held back; None when none are."""
 
     def fired(self, partition: Partition, offset: int, count: int, now_ms: int) -> None:
         """So many were delivered, from this offset on."""

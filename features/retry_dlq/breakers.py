@@ -17,9 +17,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
+from data_plane.broker.pending_messages import Pause
 from data_plane.broker.services import Services
 from data_plane.replica.partition import Partition
-from features.retry_dlq.breaker import Breaker, Pause
+from features.retry_dlq.breaker import Breaker
+from features.retry_dlq.breaker import Pause as PauseSince
 from features.retry_dlq.judgement import Outcome, Repeat
 from features.retry_dlq.settings import has_breaker
 
@@ -34,7 +36,7 @@ class Breakers:
         self._services = services
         self._known: dict[Partition, tuple[int, Breaker]] = {}
         # Those that were not closed when they were last looked at.
-        self._open: dict[Partition, Pause] = {}
+        self._open: dict[Partition, PauseSince] = {}
         self.openings_count = 0
         self.deliveries_count = 0
         self._look_ms = 0
@@ -93,6 +95,13 @@ class Breakers:
     def look_again_ms(self, partition: Partition, now_ms: int) -> int:
         breaker = self._of(partition)
         return now_ms if breaker is None else breaker.look_again_ms(now_ms)
+
+    def pause_of(self, partition: Partition) -> Pause | None:
+        pause = self._open.get(partition)
+        if pause is None:
+            return None
+        since_ms = self._services.wall_clock.wall_ms(pause.since_ms)
+        return Pause(since_ms, pause.passed, pause.nacked)
 
     def fired(self, partition: Partition, offset: int, count: int, now_ms: int) -> None:
         if _is_retry_partition(partition):

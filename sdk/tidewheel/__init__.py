@@ -6,7 +6,7 @@ async with Client.from_env() as client:
         print(message.value)
 """
 
-from tidewheel.admin import Admin, PartitionLag
+from tidewheel.admin import Admin, PartitionLag, RetryPause
 from tidewheel.app import App
 from tidewheel.client import Client
 from tidewheel.consumer import Consumer
@@ -46,6 +46,7 @@ __all__ = [
     "Receipt",
     "RetryInPlace",
     "RetryLater",
+    "RetryPause",
     "RetryPolicy",
     "SendSummary",
     "Subscription",

@@ -48,6 +48,20 @@ OffsetTarget = Literal["earliest", "latest"] | datetime | timedelta | int
 
 
 @dataclass(frozen=True, slots=True)
+class RetryPause:
+    """Retries of a subscription's partition pause since a time (epoch ms), as `nacked` of `passed`
+    messages were nacked within seconds. First deliveries go on."""
+
+    partition: TopicPartition
+    since_ms: int
+    nacked: int
+    passed: int
+
+    def __str__(self) -> str:
+        return f"{self.nacked} of {self.passed} messages passed within 10 s were nacked"
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionLag:
     """How far a group is behind in one partition.
 
@@ -180,6 +194,17 @@ class Admin:
         if BACKOFF_PROPERTY not in values:
             raise RetriesUnsupported(f'The brokers have no retries for "{name}"')
         return policy_of({key: values[key] for key in POLICY_PROPERTIES if key in values})
+
+    async def retry_pauses(self, name: str) -> list[RetryPause]:
+        """Of which partitions of a subscription retries pause, as its handlers fail at nearly
+        everything. Raises TopicNotFound, InvalidRequest for any other topic."""
+        await self._subscription_configs(name)
+        described = await self.describe_topic(name)
+        own = [
+            TopicPartition(name, one.partition) for one in described.partitions if one.partition % 2
+        ]
+        found = await self._requests.retry_pauses(own)
+        return [RetryPause(place, *found[place]) for place in own if place in found]
 
     async def set_retry_policy(self, name: str, policy: RetryPolicy) -> None:
         """Another one, for what is nacked from now on. Raises as `retry_policy`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidewheel.admin import Admin as AsyncAdmin
-from tidewheel.admin import OffsetTarget, PartitionLag
+from tidewheel.admin import OffsetTarget, PartitionLag, RetryPause
 from tidewheel.message import TopicPartition
 from tidewheel.subscriptions import Subscription
 from tidewheel.transport.port import ClusterInfo, ConfigEntry, GroupInfo, TopicInfo
@@ -101,6 +101,11 @@ class Admin:
         """Another filter, for all who read it."""
         edited: Subscription = self._call(self._inner.edit_subscription(name, filter))
         return edited
+
+    def retry_pauses(self, name: str) -> list[RetryPause]:
+        """Of which partitions of a subscription retries pause."""
+        found: list[RetryPause] = self._call(self._inner.retry_pauses(name))
+        return found
 
     def offsets(
         self, topics: str | Sequence[str], at: OffsetTarget = "latest"

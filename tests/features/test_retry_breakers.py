@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from data_plane.broker.fetch.list_offsets import ASKS_PAUSE
 from data_plane.cell.changes import AlterConfigs
 from data_plane.cell.metadata import ResourceType
+from data_plane.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from data_plane.wire.registry import ApiKey
 from features.retry_dlq.breaker import PROBES_MAX, WAIT_MS_MIN
 from tests.features.retry_player import RetryPlayer
 
@@ -17,6 +24,17 @@ def broken(count: int = 120, *, failing: int = 120) -> RetryPlayer:
     assert len(player.read("pay", 0)) == count
     assert player.nack(*(f"0:{offset}" for offset in range(failing))).error_code == 0
     return player
+
+
+def asked(player: RetryPlayer, index: int = 1) -> tuple[int, int, int]:
+    """Since when, how many were nacked, of how many."""
+    wanted = ListOffsetsPartition(partition_index=index, timestamp=ASKS_PAUSE)
+    topic = ListOffsetsTopic(name="pay", partitions=[wanted])
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
+    answer = player.ask(ApiKey.LIST_OFFSETS, 9, request)
+    ((part,),) = (one.partitions for one in answer.topics)
+    assert part.error_code == 0
+    return part.timestamp, part.offset, part.leader_epoch
 
 
 def metric(player: RetryPlayer, name: str, **labels: str) -> float | None:
@@ -52,6 +70,16 @@ def test_all_come_back_once_a_probe_has_succeeded() -> None:
     assert sorted(int(one.value or b"") for one in retried) == list(range(120))
     assert metric(player, "tidewheel_retry_paused_partitions") == 0
     assert metric(player, "tidewheel_retry_pauses_total") == 1
+
+
+def test_who_asks_is_told_since_when_and_why() -> None:
+    player = broken(failing=99)
+    assert asked(player) == (-1, -1, -1)
+    since_ms = player.now_ms
+    assert player.nack("0:99", "0:100").error_code == 0
+    assert asked(player) == (since_ms, 101, 101)
+    # The source's partition has no retries.
+    assert asked(player, 0) == (-1, -1, -1)
 
 
 def test_what_fails_less_often_comes_back_in_time() -> None:

@@ -6,11 +6,21 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
-from tidewheel import App, Client, DeadLetter, Exponential, Message, ProducerRecord, RetryLater
+from tidewheel import (
+    App,
+    Client,
+    DeadLetter,
+    Exponential,
+    Message,
+    ProducerRecord,
+    RetryLater,
+    TopicPartition,
+)
 from tidewheel.dead_letters import dead_letter_of
 from tidewheel.resumes import DEATHS_MAX, KILLS_MAX
 
@@ -135,6 +145,22 @@ async def test_keys_keep_their_order_through_retries(bootstrap: str, name: str) 
             wanted = [n for n in range(MESSAGES) if f"k{n % 10}".encode() == key and n % 25 != 5]
             assert numbers == wanted
         assert (await client.admin.retry_policy(f"{name}.{name}")).order == "key"
+
+
+async def test_who_asks_is_told_that_retries_pause(bootstrap: str, name: str) -> None:
+    async with Client(bootstrap, consumer=QUICK) as client:
+        await client.admin.create_topic(name, partitions=2, configs=TAGGED)
+        records = (ProducerRecord(b"%d" % n, partition=1) for n in range(120))
+        await client.topic(name).send_many(records)
+        policy = Exponential("1h", cap="2h")
+        consumer = client.subscribe(name, group=name, retry=policy)
+        messages = await take(consumer, 120)
+        assert await client.admin.retry_pauses(f"{name}.{name}") == []
+        await consumer.nack(messages)
+        (pause,) = await client.admin.retry_pauses(f"{name}.{name}")
+        assert pause.partition == TopicPartition(f"{name}.{name}", 3)
+        assert (pause.nacked, pause.passed) == (120, 120)
+        assert abs(pause.since_ms / 1000 - time.time()) < 30
 
 
 async def dead_letters_of(client: Client, name: str) -> str:

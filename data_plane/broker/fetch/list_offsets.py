@@ -17,6 +17,11 @@ put it, and Apache Kafka answers that there is no such record:
 
     2^62 + offset  → offset: how many; timestamp: that of the first of them, -1 for none
 
+And one of a subscription's own partitions, whose retries may pause (docs/retries.md):
+
+    2^61           → nothing while they do not; otherwise timestamp: since when; offset: how many
+                     messages were nacked; leader epoch: of how many that were passed
+
 A leader that was just elected may not know yet how far its predecessor had committed: its high
 watermark lies below the start of its epoch until its followers have shown themselves. Until then an
 end that it could give might be one that a client has seen beyond, so consumers get
@@ -73,6 +78,7 @@ FIRST_VERSION = {
 }
 # 2^62 + offset: how many records are shown from there on.
 COUNT_FROM = 1 << 62
+ASKS_PAUSE = 1 << 61
 READ_COMMITTED = 1
 # The first version that knows OFFSET_NOT_AVAILABLE.
 OFFSET_NOT_AVAILABLE_VERSION = 5
@@ -231,6 +237,12 @@ def _look_up(
         if log.log_start_offset == log.log_end_offset:
             # An empty log: what comes first will be of this epoch.
             answer.leader_epoch = partition.leader_epoch
+    elif timestamp == ASKS_PAUSE:
+        gate = services.firing_gate
+        pause = None if gate is None else gate.pause_of(partition)
+        if pause is not None:
+            answer.timestamp, answer.offset = pause.since_ms, pause.nacked
+            answer.leader_epoch = pause.passed
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
         # The search runs in a worker thread, which must not load.
         if not log.is_loaded:

@@ -411,6 +411,12 @@ class MemoryAdmin:
         """How much subscriptions show."""
         return count_shown((self._broker.partition(p), p, o) for p, o in positions.items())
 
+    async def retry_pauses(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int, int]]:
+        """In memory they never pause."""
+        return {}
+
     async def record_timestamps(
         self, positions: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, int]:

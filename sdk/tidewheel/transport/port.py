@@ -299,6 +299,12 @@ class AdminTransport(Protocol):
         """How many committed records subscriptions show from each offset on, and the epoch ms of
         the first (-1 for none). Partitions of plain topics are missing."""
 
+    async def retry_pauses(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int, int]]:
+        """Of retry partitions that pause: since when (epoch ms), and how many messages were nacked
+        of how many that were passed. The others are missing."""
+
     async def record_timestamps(
         self, positions: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, int]:

@@ -30,6 +30,9 @@ NONE: Final = ck.OFFSET_END
 COUNT_FROM: Final = 1 << 62
 """And an offset: how many records a subscription shows from there on. No record is so young."""
 
+ASKS_PAUSE: Final = 1 << 61
+"""Whether the retries of a subscription's own partition pause, and why."""
+
 
 class OffsetRequests(AdminRequests):
     """The part of an `AdminTransport` that is about partitions."""
@@ -55,6 +58,17 @@ class OffsetRequests(AdminRequests):
         )
         return {
             partition: (answer.offset, answer.timestamp)
+            for partition, answer in answers.items()
+            if answer.offset != NONE
+        }
+
+    async def retry_pauses(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int, int]]:
+        """As the leaders of retry partitions say: another time that no record has."""
+        answers = await self._listed(dict.fromkeys(partitions, ASKS_PAUSE))
+        return {
+            partition: (answer.timestamp, answer.offset, answer.leader_epoch)
             for partition, answer in answers.items()
             if answer.offset != NONE
         }
