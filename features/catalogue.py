@@ -11,6 +11,7 @@ from features.dedup.feature import DEDUP
 from features.delayed.feature import DELAYED
 from features.filtering.feature import FILTERING
 from features.headers import HEADERS_DEFINITION, make_rules
+from features.redrive.feature import REDRIVE
 from features.retry_dlq.feature import RETRY
 
 
@@ -22,4 +23,4 @@ def _add_headers(properties: TopicProperties) -> TopicProperties:
 
 HEADERS: Final = Feature(add_properties=_add_headers)
 
-FEATURES: Final = (HEADERS, FILTERING, DELAYED, DEDUP, RETRY)
+FEATURES: Final = (HEADERS, FILTERING, DELAYED, DEDUP, RETRY, REDRIVE)

@@ -25,6 +25,7 @@ from data_plane.log.file_system import FileSystem
 
 _COUNT: Final = struct.Struct(">I")
 _CRC: Final = struct.Struct(">I")
+CRC_BYTES: Final = _CRC.size
 
 
 class ManifestForm(NamedTuple):

@@ -65,6 +65,7 @@ BROKER_HEADERS: Final = frozenset(
         b"tw-failed-at",
         b"tw-fired",
         b"tw-dead",
+        b"tw-redriven",
     }
 )
 NACK_HEADERS: Final = frozenset(

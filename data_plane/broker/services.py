@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from data_plane.broker.cell.metadata_follower import MetadataFollower
     from data_plane.broker.cell.metadata_writer import MetadataWriter
     from data_plane.broker.coordinators.groups import GroupService
+    from data_plane.broker.dead_letter_operations import DeadLetterOperations
     from data_plane.broker.fetch.open_fetches import OpenFetches
     from data_plane.broker.fetch.projection import SentListener
     from data_plane.broker.pending_messages import FiringGate, PendingMessages
@@ -220,6 +221,8 @@ class Services:
     # Of one that may hold them back; and that hears what readers of virtual topics are sent.
     firing_gate: FiringGate | None = None
     on_sent: SentListener | None = None
+    # Of one that puts dead letters back.
+    dead_letter_operations: DeadLetterOperations | None = None
     # Told of led partitions to which records were appended that are hidden from readers.
     hidden_listeners: list[Callable[[Partition], None]] = field(default_factory=list)
 

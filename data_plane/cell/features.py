@@ -40,8 +40,10 @@ DELAYED_MESSAGES = "tidewheel.delayed.messages"
 DEDUPLICATION = "tidewheel.deduplication"
 # Nacks in subscriptions' own partitions, hidden as well; never lowered, either.
 RETRIES = "tidewheel.retries"
+# What becomes of dead letters, in hidden records of their topics; never lowered, either.
+REDRIVES = "tidewheel.redrives"
 # Those whose records are in logs for ever.
-NEVER_LOWERED = (DELAYED_MESSAGES, DEDUPLICATION, RETRIES)
+NEVER_LOWERED = (DELAYED_MESSAGES, DEDUPLICATION, RETRIES, REDRIVES)
 # The level of a store that names none, and the one from which on fields by name may follow.
 CLOSED_LEVEL = 1
 OPEN_LEVEL = 2

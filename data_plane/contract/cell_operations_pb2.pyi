@@ -1800,3 +1800,405 @@ class DelayedRefusal(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DelayedRefusal: _TypeAlias = DelayedRefusal  # noqa: Y015
+
+@_typing.final
+class DeadLetterSelection(_message.Message):
+    """---- Dead letters
+
+    Which of a partition's: all conditions that are given hold. INVALID_ARGUMENT: it is empty, gives
+    conditions beside `all`, or makes no sense.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILTER_FIELD_NUMBER: _builtins.int
+    FROM_MS_FIELD_NUMBER: _builtins.int
+    UNTIL_MS_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    UNTIL_OFFSET_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    EXCEPTION_FIELD_NUMBER: _builtins.int
+    ALL_FIELD_NUMBER: _builtins.int
+    AGAIN_FIELD_NUMBER: _builtins.int
+    filter: _builtins.str
+    """As of a subscription, over their tags."""
+    from_ms: _builtins.int
+    """Dead at or after it, in milliseconds since 1970."""
+    until_ms: _builtins.int
+    """Dead before it."""
+    from_offset: _builtins.int
+    until_offset: _builtins.int
+    """The first one that is not meant any more."""
+    reason: _builtins.str
+    """A part of the reason, in any case of letters."""
+    exception: _builtins.str
+    """The exception's class, with its module or without."""
+    all: _builtins.bool
+    """All that are there."""
+    again: _builtins.bool
+    """Also those that were redriven before. What was purged never comes back."""
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Up to 1,000 of them."""
+
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Message ids (tw-id), up to 1,000."""
+
+    def __init__(
+        self,
+        *,
+        filter: _builtins.str = ...,
+        from_ms: _builtins.int | None = ...,
+        until_ms: _builtins.int | None = ...,
+        from_offset: _builtins.int | None = ...,
+        until_offset: _builtins.int | None = ...,
+        offsets: _abc.Iterable[_builtins.int] | None = ...,
+        ids: _abc.Iterable[_builtins.str] | None = ...,
+        reason: _builtins.str = ...,
+        exception: _builtins.str = ...,
+        all: _builtins.bool = ...,
+        again: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_from_offset", b"_from_offset", "_until_ms", b"_until_ms", "_until_offset", b"_until_offset", "from_ms", b"from_ms", "from_offset", b"from_offset", "until_ms", b"until_ms", "until_offset", b"until_offset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms", "_from_offset", b"_from_offset", "_until_ms", b"_until_ms", "_until_offset", b"_until_offset", "again", b"again", "all", b"all", "exception", b"exception", "filter", b"filter", "from_ms", b"from_ms", "from_offset", b"from_offset", "ids", b"ids", "offsets", b"offsets", "reason", b"reason", "until_ms", b"until_ms", "until_offset", b"until_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__from_ms: _TypeAlias = _typing.Literal["from_ms"]  # noqa: Y015
+    _WhichOneofArgType__from_ms: _TypeAlias = _typing.Literal["_from_ms", b"_from_ms"]  # noqa: Y015
+    _WhichOneofReturnType__from_offset: _TypeAlias = _typing.Literal["from_offset"]  # noqa: Y015
+    _WhichOneofArgType__from_offset: _TypeAlias = _typing.Literal["_from_offset", b"_from_offset"]  # noqa: Y015
+    _WhichOneofReturnType__until_ms: _TypeAlias = _typing.Literal["until_ms"]  # noqa: Y015
+    _WhichOneofArgType__until_ms: _TypeAlias = _typing.Literal["_until_ms", b"_until_ms"]  # noqa: Y015
+    _WhichOneofReturnType__until_offset: _TypeAlias = _typing.Literal["until_offset"]  # noqa: Y015
+    _WhichOneofArgType__until_offset: _TypeAlias = _typing.Literal["_until_offset", b"_until_offset"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_ms) -> _WhichOneofReturnType__from_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_offset) -> _WhichOneofReturnType__from_offset | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__until_ms) -> _WhichOneofReturnType__until_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__until_offset) -> _WhichOneofReturnType__until_offset | None: ...
+
+Global___DeadLetterSelection: _TypeAlias = DeadLetterSelection  # noqa: Y015
+
+@_typing.final
+class BeginRedriveRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    IS_PURGE_FIELD_NUMBER: _builtins.int
+    SELECTION_FIELD_NUMBER: _builtins.int
+    TARGET_TOPIC_FIELD_NUMBER: _builtins.int
+    RATE_MAX_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    id: _builtins.str
+    """The caller's, 1 to 64 characters. The same once more is the same operation."""
+    is_purge: _builtins.bool
+    """They are not put back, but taken for done with."""
+    target_topic: _builtins.str
+    """Where they go; empty: each to the subscription that it came from."""
+    rate_max: _builtins.int
+    """Letters a second; 0: as many as there can be."""
+    @_builtins.property
+    def caller(self) -> Global___Caller: ...
+    @_builtins.property
+    def selection(self) -> Global___DeadLetterSelection: ...
+    def __init__(
+        self,
+        *,
+        caller: Global___Caller | None = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        id: _builtins.str = ...,
+        is_purge: _builtins.bool = ...,
+        selection: Global___DeadLetterSelection | None = ...,
+        target_topic: _builtins.str = ...,
+        rate_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "id", b"id", "is_purge", b"is_purge", "partition", b"partition", "rate_max", b"rate_max", "selection", b"selection", "target_topic", b"target_topic", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginRedriveRequest: _TypeAlias = BeginRedriveRequest  # noqa: Y015
+
+@_typing.final
+class ChangeRedriveRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Wish:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _WishEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ChangeRedriveRequest._Wish.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        WISH_UNSPECIFIED: ChangeRedriveRequest._Wish.ValueType  # 0
+        PAUSE: ChangeRedriveRequest._Wish.ValueType  # 1
+        RESUME: ChangeRedriveRequest._Wish.ValueType  # 2
+        CANCEL: ChangeRedriveRequest._Wish.ValueType  # 3
+        """It ends where it is; what is on its way arrives."""
+
+    class Wish(_Wish, metaclass=_WishEnumTypeWrapper): ...
+    WISH_UNSPECIFIED: ChangeRedriveRequest.Wish.ValueType  # 0
+    PAUSE: ChangeRedriveRequest.Wish.ValueType  # 1
+    RESUME: ChangeRedriveRequest.Wish.ValueType  # 2
+    CANCEL: ChangeRedriveRequest.Wish.ValueType  # 3
+    """It ends where it is; what is on its way arrives."""
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    WISH_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    id: _builtins.str
+    wish: Global___ChangeRedriveRequest.Wish.ValueType
+    @_builtins.property
+    def caller(self) -> Global___Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: Global___Caller | None = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        id: _builtins.str = ...,
+        wish: Global___ChangeRedriveRequest.Wish.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "id", b"id", "partition", b"partition", "topic", b"topic", "wish", b"wish"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeRedriveRequest: _TypeAlias = ChangeRedriveRequest  # noqa: Y015
+
+@_typing.final
+class RedriveResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILURE_FIELD_NUMBER: _builtins.int
+    REDRIVE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def failure(self) -> Global___Failure:
+        """For example INVALID_REQUEST (42): another operation is under way in the partition."""
+
+    @_builtins.property
+    def redrive(self) -> Global___Redrive: ...
+    def __init__(
+        self,
+        *,
+        failure: Global___Failure | None = ...,
+        redrive: Global___Redrive | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "redrive", b"redrive"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "redrive", b"redrive"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedriveResponse: _TypeAlias = RedriveResponse  # noqa: Y015
+
+@_typing.final
+class ListRedrivesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    @_builtins.property
+    def caller(self) -> Global___Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: Global___Caller | None = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRedrivesRequest: _TypeAlias = ListRedrivesRequest  # noqa: Y015
+
+@_typing.final
+class ListRedrivesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILURE_FIELD_NUMBER: _builtins.int
+    REDRIVES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def failure(self) -> Global___Failure: ...
+    @_builtins.property
+    def redrives(self) -> _containers.RepeatedCompositeFieldContainer[Global___Redrive]:
+        """In the order in which they began."""
+
+    def __init__(
+        self,
+        *,
+        failure: Global___Failure | None = ...,
+        redrives: _abc.Iterable[Global___Redrive] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "redrives", b"redrives"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRedrivesResponse: _TypeAlias = ListRedrivesResponse  # noqa: Y015
+
+@_typing.final
+class Redrive(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    IS_PURGE_FIELD_NUMBER: _builtins.int
+    SELECTION_FIELD_NUMBER: _builtins.int
+    TARGET_TOPIC_FIELD_NUMBER: _builtins.int
+    RATE_MAX_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    LOOKED_FIELD_NUMBER: _builtins.int
+    MOVED_FIELD_NUMBER: _builtins.int
+    OVER_LIMIT_FIELD_NUMBER: _builtins.int
+    NO_ORIGIN_FIELD_NUMBER: _builtins.int
+    BEGUN_MS_FIELD_NUMBER: _builtins.int
+    ENDED_MS_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    is_purge: _builtins.bool
+    target_topic: _builtins.str
+    rate_max: _builtins.int
+    principal: _builtins.str
+    """Who has begun it."""
+    status: _builtins.str
+    """"running", "pausing", "paused", "cancelling", "done", "cancelled", or "gone": the topic that they
+    go to is there no more.
+    """
+    first_offset: _builtins.int
+    """It looks at [first_offset, end_offset), and has got to next_offset."""
+    next_offset: _builtins.int
+    end_offset: _builtins.int
+    looked: _builtins.int
+    """Letters looked at; those redriven or purged; those that matched and stay where they are, since
+    they were redriven too often (tidewheel.redrive.max), or no subscription is known for them.
+    """
+    moved: _builtins.int
+    over_limit: _builtins.int
+    no_origin: _builtins.int
+    begun_ms: _builtins.int
+    ended_ms: _builtins.int
+    """0: not yet."""
+    held: _builtins.str
+    """Why it does not get on, while it does not."""
+    @_builtins.property
+    def selection(self) -> Global___DeadLetterSelection: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        is_purge: _builtins.bool = ...,
+        selection: Global___DeadLetterSelection | None = ...,
+        target_topic: _builtins.str = ...,
+        rate_max: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        status: _builtins.str = ...,
+        first_offset: _builtins.int = ...,
+        next_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        looked: _builtins.int = ...,
+        moved: _builtins.int = ...,
+        over_limit: _builtins.int = ...,
+        no_origin: _builtins.int = ...,
+        begun_ms: _builtins.int = ...,
+        ended_ms: _builtins.int = ...,
+        held: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_ms", b"begun_ms", "end_offset", b"end_offset", "ended_ms", b"ended_ms", "first_offset", b"first_offset", "held", b"held", "id", b"id", "is_purge", b"is_purge", "looked", b"looked", "moved", b"moved", "next_offset", b"next_offset", "no_origin", b"no_origin", "over_limit", b"over_limit", "principal", b"principal", "rate_max", b"rate_max", "selection", b"selection", "status", b"status", "target_topic", b"target_topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Redrive: _TypeAlias = Redrive  # noqa: Y015
+
+@_typing.final
+class ListRedrivenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    UNTIL_OFFSET_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    from_offset: _builtins.int
+    until_offset: _builtins.int
+    """At most 100,000 offsets are looked at by a call."""
+    @_builtins.property
+    def caller(self) -> Global___Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: Global___Caller | None = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        from_offset: _builtins.int = ...,
+        until_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "from_offset", b"from_offset", "partition", b"partition", "topic", b"topic", "until_offset", b"until_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRedrivenRequest: _TypeAlias = ListRedrivenRequest  # noqa: Y015
+
+@_typing.final
+class ListRedrivenResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILURE_FIELD_NUMBER: _builtins.int
+    REDRIVEN_FIELD_NUMBER: _builtins.int
+    PURGED_FIELD_NUMBER: _builtins.int
+    UNTIL_OFFSET_FIELD_NUMBER: _builtins.int
+    until_offset: _builtins.int
+    """How far it goes; ask again from there."""
+    @_builtins.property
+    def failure(self) -> Global___Failure: ...
+    @_builtins.property
+    def redriven(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def purged(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        failure: Global___Failure | None = ...,
+        redriven: _abc.Iterable[_builtins.int] | None = ...,
+        purged: _abc.Iterable[_builtins.int] | None = ...,
+        until_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "purged", b"purged", "redriven", b"redriven", "until_offset", b"until_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRedrivenResponse: _TypeAlias = ListRedrivenResponse  # noqa: Y015

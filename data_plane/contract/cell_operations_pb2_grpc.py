@@ -109,6 +109,26 @@ class CellOperationsStub:
                 request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedRequest.SerializeToString,
                 response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedResponse.FromString,
                 _registered_method=True)
+        self.BeginRedrive = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/BeginRedrive',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.BeginRedriveRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.RedriveResponse.FromString,
+                _registered_method=True)
+        self.ChangeRedrive = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/ChangeRedrive',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ChangeRedriveRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.RedriveResponse.FromString,
+                _registered_method=True)
+        self.ListRedrives = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/ListRedrives',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivesRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivesResponse.FromString,
+                _registered_method=True)
+        self.ListRedriven = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/ListRedriven',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivenRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivenResponse.FromString,
+                _registered_method=True)
 
 
 class CellOperationsServicer:
@@ -231,6 +251,38 @@ class CellOperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BeginRedrive(self, request, context):
+        """Dead letters of one partition, put back or purged (docs/retries.md). Its leader answers, once all
+        in-sync replicas know of it; it does the rest by itself, or whoever leads after it.
+
+        Needs READ on the topic and on the subscriptions that its letters go back to, or WRITE on the
+        topic that they go to; to purge, DELETE on the topic. May be repeated with the same id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeRedrive(self, request, context):
+        """Pauses, resumes or cancels one. Needs what beginning it does. May be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRedrives(self, request, context):
+        """Those that are under way, and the last 20 that are over. Needs READ on the topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRedriven(self, request, context):
+        """Which offsets were redriven or purged. Needs READ on the topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CellOperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -308,6 +360,26 @@ def add_CellOperationsServicer_to_server(servicer, server):
                     servicer.CancelDelayed,
                     request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedRequest.FromString,
                     response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedResponse.SerializeToString,
+            ),
+            'BeginRedrive': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginRedrive,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.BeginRedriveRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.RedriveResponse.SerializeToString,
+            ),
+            'ChangeRedrive': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeRedrive,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ChangeRedriveRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.RedriveResponse.SerializeToString,
+            ),
+            'ListRedrives': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRedrives,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivesRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivesResponse.SerializeToString,
+            ),
+            'ListRedriven': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRedriven,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivenRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivenResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -715,6 +787,114 @@ class CellOperations:
             '/tidewheel.cell.v1.CellOperations/CancelDelayed',
             data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedRequest.SerializeToString,
             data__plane_dot_contract_dot_cell__operations__pb2.CancelDelayedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginRedrive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/BeginRedrive',
+            data__plane_dot_contract_dot_cell__operations__pb2.BeginRedriveRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.RedriveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeRedrive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/ChangeRedrive',
+            data__plane_dot_contract_dot_cell__operations__pb2.ChangeRedriveRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.RedriveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRedrives(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/ListRedrives',
+            data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivesRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRedriven(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/ListRedriven',
+            data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivenRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.ListRedrivenResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -90,6 +90,19 @@ class CellOperationsStub:
     """Cancels those that match, page by page, and says of each what became of it. Needs WRITE on the
     topic. May be repeated: what is cancelled does not match any more.
     """
+    BeginRedrive: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.BeginRedriveRequest, _cell_operations_pb2.RedriveResponse]
+    """Dead letters of one partition, put back or purged (docs/retries.md). Its leader answers, once all
+    in-sync replicas know of it; it does the rest by itself, or whoever leads after it.
+
+    Needs READ on the topic and on the subscriptions that its letters go back to, or WRITE on the
+    topic that they go to; to purge, DELETE on the topic. May be repeated with the same id.
+    """
+    ChangeRedrive: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.ChangeRedriveRequest, _cell_operations_pb2.RedriveResponse]
+    """Pauses, resumes or cancels one. Needs what beginning it does. May be repeated."""
+    ListRedrives: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.ListRedrivesRequest, _cell_operations_pb2.ListRedrivesResponse]
+    """Those that are under way, and the last 20 that are over. Needs READ on the topic."""
+    ListRedriven: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.ListRedrivenRequest, _cell_operations_pb2.ListRedrivenResponse]
+    """Which offsets were redriven or purged. Needs READ on the topic."""
 
 @_typing.type_check_only
 class CellOperationsAsyncStub(CellOperationsStub):
@@ -143,6 +156,19 @@ class CellOperationsAsyncStub(CellOperationsStub):
     """Cancels those that match, page by page, and says of each what became of it. Needs WRITE on the
     topic. May be repeated: what is cancelled does not match any more.
     """
+    BeginRedrive: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.BeginRedriveRequest, _cell_operations_pb2.RedriveResponse]  # type: ignore[assignment]
+    """Dead letters of one partition, put back or purged (docs/retries.md). Its leader answers, once all
+    in-sync replicas know of it; it does the rest by itself, or whoever leads after it.
+
+    Needs READ on the topic and on the subscriptions that its letters go back to, or WRITE on the
+    topic that they go to; to purge, DELETE on the topic. May be repeated with the same id.
+    """
+    ChangeRedrive: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.ChangeRedriveRequest, _cell_operations_pb2.RedriveResponse]  # type: ignore[assignment]
+    """Pauses, resumes or cancels one. Needs what beginning it does. May be repeated."""
+    ListRedrives: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.ListRedrivesRequest, _cell_operations_pb2.ListRedrivesResponse]  # type: ignore[assignment]
+    """Those that are under way, and the last 20 that are over. Needs READ on the topic."""
+    ListRedriven: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.ListRedrivenRequest, _cell_operations_pb2.ListRedrivenResponse]  # type: ignore[assignment]
+    """Which offsets were redriven or purged. Needs READ on the topic."""
 
 class CellOperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -283,5 +309,42 @@ class CellOperationsServicer(metaclass=_abc_1.ABCMeta):
         """Cancels those that match, page by page, and says of each what became of it. Needs WRITE on the
         topic. May be repeated: what is cancelled does not match any more.
         """
+
+    @_abc_1.abstractmethod
+    def BeginRedrive(
+        self,
+        request: _cell_operations_pb2.BeginRedriveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.RedriveResponse, _abc.Awaitable[_cell_operations_pb2.RedriveResponse]]:
+        """Dead letters of one partition, put back or purged (docs/retries.md). Its leader answers, once all
+        in-sync replicas know of it; it does the rest by itself, or whoever leads after it.
+
+        Needs READ on the topic and on the subscriptions that its letters go back to, or WRITE on the
+        topic that they go to; to purge, DELETE on the topic. May be repeated with the same id.
+        """
+
+    @_abc_1.abstractmethod
+    def ChangeRedrive(
+        self,
+        request: _cell_operations_pb2.ChangeRedriveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.RedriveResponse, _abc.Awaitable[_cell_operations_pb2.RedriveResponse]]:
+        """Pauses, resumes or cancels one. Needs what beginning it does. May be repeated."""
+
+    @_abc_1.abstractmethod
+    def ListRedrives(
+        self,
+        request: _cell_operations_pb2.ListRedrivesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.ListRedrivesResponse, _abc.Awaitable[_cell_operations_pb2.ListRedrivesResponse]]:
+        """Those that are under way, and the last 20 that are over. Needs READ on the topic."""
+
+    @_abc_1.abstractmethod
+    def ListRedriven(
+        self,
+        request: _cell_operations_pb2.ListRedrivenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.ListRedrivenResponse, _abc.Awaitable[_cell_operations_pb2.ListRedrivenResponse]]:
+        """Which offsets were redriven or purged. Needs READ on the topic."""
 
 def add_CellOperationsServicer_to_server(servicer: CellOperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -20,6 +20,7 @@ from data_plane.server.kafka_calls import KafkaCalls
 from data_plane.server.tenant_delayed import TenantDelayed
 from data_plane.server.tenant_groups import TenantGroups
 from data_plane.server.tenant_records import TenantRecords
+from data_plane.server.tenant_redrives import TenantRedrives
 from data_plane.server.usage_spool import UsageSpool
 
 USAGE_READS_MAX: Final = 4
@@ -27,6 +28,7 @@ USAGE_READS_MAX: Final = 4
 RECORD_CALLS_MAX: Final = 4
 GROUP_CALLS_MAX: Final = 4
 DELAYED_CALLS_MAX: Final = 4
+REDRIVE_CALLS_MAX: Final = 4
 USAGE_POLL_S: Final = 1.0
 
 
@@ -49,6 +51,8 @@ class CellOperationsService(CellOperationsServicer):
         self._groups = TenantGroups(kafka, calls)
         self._delayed = TenantDelayed(kafka, calls)
         self._delayed_calls = _Places(DELAYED_CALLS_MAX, "calls about delayed messages")
+        self._redrives = TenantRedrives(kafka, calls)
+        self._redrive_calls = _Places(REDRIVE_CALLS_MAX, "calls about dead letters")
         self._group_calls = _Places(GROUP_CALLS_MAX, "calls about groups")
         self._record_calls = _Places(RECORD_CALLS_MAX, "calls of Peek and Produce")
         self._watches = _Places(WATCHES_MAX, "calls of Watch")
@@ -105,6 +109,34 @@ class CellOperationsService(CellOperationsServicer):
     ) -> messages.CancelDelayedResponse:
         with self._delayed_calls.taken():
             return await self._delayed.cancel(request)
+
+    @answered
+    async def BeginRedrive(  # noqa: N802
+        self, request: messages.BeginRedriveRequest, context: Context
+    ) -> messages.RedriveResponse:
+        with self._redrive_calls.taken():
+            return await self._redrives.begin(request)
+
+    @answered
+    async def ChangeRedrive(  # noqa: N802
+        self, request: messages.ChangeRedriveRequest, context: Context
+    ) -> messages.RedriveResponse:
+        with self._redrive_calls.taken():
+            return await self._redrives.change(request)
+
+    @answered
+    async def ListRedrives(  # noqa: N802
+        self, request: messages.ListRedrivesRequest, context: Context
+    ) -> messages.ListRedrivesResponse:
+        with self._redrive_calls.taken():
+            return await self._redrives.listed(request)
+
+    @answered
+    async def ListRedriven(  # noqa: N802
+        self, request: messages.ListRedrivenRequest, context: Context
+    ) -> messages.ListRedrivenResponse:
+        with self._redrive_calls.taken():
+            return await self._redrives.redriven(request)
 
     # The stubs know of generators only, which cannot tell how long a caller takes to read.
     async def Watch(  # type: ignore[override]  # noqa: N802

@@ -55,7 +55,7 @@ SOURCE_HEADER: Final = b"tw-source"
 DEAD_HEADER: Final = b"tw-dead"
 PRODUCED_AT_HEADER: Final = b"tw-produced-at"
 FACT_HEADERS: Final = frozenset({CANCELLED_HEADER, MOVED_HEADER})
-_TAKEN_OFF: Final = frozenset({DELIVER_AT_HEADER, SOURCE_HEADER, PRODUCED_AT_HEADER})
+_TAKEN_OFF: Final = frozenset({DELIVER_AT_HEADER, SOURCE_HEADER, DEAD_HEADER, PRODUCED_AT_HEADER})
 NOTHING: Final = -1
 
 _PREFIX: Final = b"tw-"

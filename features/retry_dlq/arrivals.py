@@ -1,18 +1,20 @@
-"""Which dead letters have arrived at a partition, as a fold of its log: of each retry partition the
-last one.
+"""What other partitions' leaders have sent, as a fold of the log that it has arrived in: of each
+partition the last position.
 
-    stored     tw-dead: <subscription's id>/<partition>/<leader epoch>/<offset>, in a FACTS batch
+    dead letter   tw-dead: <subscription's id>/<partition>/<leader epoch>/<offset>, in a FACTS batch
+    redriven      tw-dead: <topic's id>/<partition>/<leader epoch>/<operation's offset>/<offset>
 
 The leader of a retry partition sends its dead records in the order of their offsets, each batch
 when the one before it is safe here. So one that is not behind the last is new, and what was sent
 twice is known by that alone. The leader epoch of the dead record comes first: after an election of
-one that lacked some, offsets are given anew.
+one that lacked some, offsets are given anew. The same holds for what an operation redrives, and of
+the operations of a partition one comes after the other (features/redrive).
 
 Invariants
 - Of each retry partition the positions of what is stored grow.
 
-Deliberately absent: sending (sender.py); forgetting retry partitions of subscriptions that are no
-more, some dozen bytes each.
+Deliberately absent: sending (sender.py); forgetting partitions of topics that are no more, some
+dozen bytes each.
 """
 
 from __future__ import annotations
@@ -31,24 +33,28 @@ from data_plane.wire.records import BatchHeader, NewRecord, build_batch, unpacke
 from features.delayed.fold import DEAD_HEADER
 
 _MAGIC: Final = b"TWARRIV1"
-_VALUE: Final = re.compile(rb"([0-9a-f]{32}/[0-9]{1,10})/([0-9]{1,10})/([0-9]{1,19})")
+_VALUE: Final = re.compile(rb"([0-9a-f]{32}/[0-9]{1,10})((?:/[0-9]{1,19}){2,3})")
+_NOTHING: Final = (-1,)
 
 
 class Arrival(NamedTuple):
-    """`origin`: the subscription's id and its own partition; `position`: leader epoch, offset."""
+    """`origin`: the topic's id and its own partition; `position`: leader epoch, perhaps the offset
+    of an operation, and the offset."""
 
     origin: bytes
-    position: tuple[int, int]
+    position: tuple[int, ...]
 
 
-def encode_arrival(topic_id: bytes, partition: int, epoch: int, offset: int) -> bytes:
+def encode_arrival(topic_id: bytes, partition: int, *position: int) -> bytes:
     """What `tw-dead` says."""
-    return b"%s/%d/%d/%d" % (topic_id.hex().encode(), partition, epoch, offset)
+    return "/".join((topic_id.hex(), str(partition), *map(str, position))).encode()
 
 
 def read_arrival(value: bytes | None) -> Arrival | None:
     match = None if value is None else _VALUE.fullmatch(value)
-    return None if match is None else Arrival(match[1], (int(match[2]), int(match[3])))
+    if match is None:
+        return None
+    return Arrival(match[1], tuple(map(int, match[2][1:].split(b"/"))))
 
 
 class Arrivals:
@@ -58,14 +64,16 @@ class Arrivals:
     batch_flags = FACTS_FLAG
 
     def __init__(self) -> None:
-        self.last: dict[bytes, tuple[int, int]] = {}
+        self.last: dict[bytes, tuple[int, ...]] = {}
 
     def __len__(self) -> int:
         return len(self.last)
 
     def apply(self, batch: StoredBatch) -> None:
         place = unpacked_records(batch.buf, batch.header)
-        for _, _, value in scan_headers(*place, batch.header.record_count, DEAD_HEADER):
+        for _, key, value in scan_headers(*place, batch.header.record_count, DEAD_HEADER):
+            if key != DEAD_HEADER:
+                continue
             arrival = read_arrival(value)
             assert arrival is not None, "what the broker stores itself makes sense"
             self.last[arrival.origin] = arrival.position
@@ -77,7 +85,10 @@ class Arrivals:
         return HoldsAll()
 
     def snapshot(self) -> bytes:
-        lines = (b"%s/%d/%d" % (origin, *self.last[origin]) for origin in sorted(self.last))
+        lines = (
+            b"/".join((origin, *(b"%d" % number for number in self.last[origin])))
+            for origin in sorted(self.last)
+        )
         return b"\n".join((_MAGIC, *lines, b"."))
 
     def freeze(self) -> FrozenBytes:
@@ -99,15 +110,16 @@ class Arrivals:
 
 
 def make_arrivals(context: FoldContext) -> Arrivals | None:
-    """For all topics that may be a subscription's for dead letters: those that read headers."""
-    rules = context.config.record_rules
-    return None if rules is None or rules.takes_commands else Arrivals()
+    """For subscriptions, and for all topics that may be one's for dead letters: those that read
+    headers."""
+    return None if context.config.record_rules is None else Arrivals()
 
 
 class TakenDeadLetters:
-    """The Taking of a batch of dead letters: what has arrived before is left out."""
+    """The Taking of a batch that another partition's leader sends: what has arrived before is left
+    out."""
 
-    def __init__(self, last: dict[bytes, tuple[int, int]]) -> None:
+    def __init__(self, last: dict[bytes, tuple[int, ...]]) -> None:
         self._last = dict(last)
 
     def batch_to_store(self, header: BatchHeader, buf: Buffer, start: int, end: int) -> bytearray:
@@ -119,7 +131,7 @@ class TakenDeadLetters:
             arrival = read_arrival(dict(record.headers).get(DEAD_HEADER))
             if arrival is None:
                 raise AppendError(ErrorCode.INVALID_RECORD, "other brokers send dead letters only")
-            if arrival.position > self._last.get(arrival.origin, (-1, -1)):
+            if arrival.position > self._last.get(arrival.origin, _NOTHING):
                 self._last[arrival.origin] = arrival.position
                 kept.append(NewRecord(record.timestamp, record.key, record.value, record.headers))
         if not kept:

@@ -18,43 +18,29 @@ Deliberately absent: making the topic (dead_letter_topics.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from data_plane.broker.cell.cell_view import endpoint_of
-from data_plane.broker.produce.produce_handler import handle_produce
-from data_plane.broker.request.api import Buffer, ConnectionInfo, Deferred, RequestContext
 from data_plane.broker.request.timers import Timer
 from data_plane.broker.services import Services
 from data_plane.cell.features import RETRIES, level_of
-from data_plane.cell.metadata import NO_LEADER, MetadataImage, TopicImage
-from data_plane.cell.tenants import DEFAULT_TENANT
+from data_plane.cell.metadata import NO_LEADER, MetadataImage
 from data_plane.log.errors import LogError
 from data_plane.log.log import FEATURE, Log
 from data_plane.replica.partition import Partition
-from data_plane.wire.errors import ErrorCode, WireError
+from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import HIDDEN_FLAG
-from data_plane.wire.messages.produce_request import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.records import NewRecord, build_batch
-from data_plane.wire.registry import API_BY_KEY, ApiKey
 from features.retry_dlq.dead_letter_topics import make_dead_letter_topic
 from features.retry_dlq.dead_letters import DeadBatch, read_dead_letters
 from features.retry_dlq.metrics import RetryMetrics
 from features.retry_dlq.nacks import SENT_HEADER, Nacks
+from features.retry_dlq.sending import error_in, produce_to, request_for
 
 SWEEP_INTERVAL_MS: Final = 1_000
 RETRY_MS_MIN: Final = 100
 RETRY_MS_MAX: Final = 10_000
-TIMEOUT_MS: Final = 30_000
-VERSION: Final = 13
-# Of an answer that has not left: its size, correlation id, and no tagged fields.
-_ANSWER_HEAD_BYTES: Final = 9
 
 
 def nacks_of(log: Log) -> Nacks | None:
@@ -234,7 +220,7 @@ class _PartitionSender:
             return
         self._is_busy = True
         answered = partial(self._answered, read)
-        _produce(services, leader, _request(topic, index, read.batch), answered, now_ms)
+        produce_to(services, leader, request_for(topic, index, read.batch), answered, now_ms)
 
     def _topic_made(self, name: str, reason: str) -> None:
         self._is_busy = False
@@ -245,7 +231,7 @@ class _PartitionSender:
 
     def _answered(self, read: DeadBatch, body: memoryview | None, now_ms: int) -> None:
         self._is_busy = False
-        error = _error_in(body)
+        error = error_in(body)
         if not self._is_as_it_was():
             self._sender.wake(self._partition)
         elif error is not ErrorCode.NONE:
@@ -287,54 +273,3 @@ class _PartitionSender:
     def _try_again(self, now_ms: int) -> None:
         self._timer = None
         self._sender.wake(self._partition)
-
-
-def _request(topic: TopicImage, index: int, batch: bytearray) -> bytearray:
-    data = PartitionProduceData(index=index, records=bytes(batch))
-    named = TopicProduceData(topic_id=topic.topic_id, partition_data=[data])
-    request = ProduceRequest(
-        transactional_id=None, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[named]
-    )
-    writer = Writer()
-    API_BY_KEY[ApiKey.PRODUCE].encode_request(writer, request, VERSION)
-    return writer.buf
-
-
-OnAnswer = Callable[[memoryview | None, int], None]
-
-
-def _produce(
-    services: Services, leader: int, body: bytearray, on_answer: OnAnswer, now_ms: int
-) -> None:
-    if leader != services.node_id:
-        peers = services.feature_peers
-        assert peers is not None, "who has other brokers reaches them"
-        peers.send(leader, ApiKey.PRODUCE, VERSION, [body], on_answer)
-        return
-    connection = ConnectionInfo(0, "itself", "", "", 0, is_inter_broker=True)
-    names = services.namespaces.names[DEFAULT_TENANT]
-    context = RequestContext(ApiKey.PRODUCE, VERSION, 0, None, connection, names)
-    answer = handle_produce(services, context, body, 0, len(body), now_ms)
-
-    def taken(frames: list[Buffer]) -> None:
-        data = memoryview(b"".join(bytes(part) for part in frames))
-        services.timers.schedule(
-            now_ms, lambda told_ms: on_answer(data[_ANSWER_HEAD_BYTES:], told_ms)
-        )
-
-    if isinstance(answer, Deferred):
-        answer.when_complete(taken)
-    else:
-        assert answer is not None
-        taken(answer)
-
-
-def _error_in(body: memoryview | None) -> ErrorCode:
-    if body is None:
-        return ErrorCode.NETWORK_EXCEPTION
-    try:
-        answer = API_BY_KEY[ApiKey.PRODUCE].decode_response(Reader(body), VERSION)
-    except WireError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    ((part,),) = (one.partition_responses for one in answer.responses)
-    return ErrorCode(part.error_code)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from data_plane.wire.records import BatchHeader, Header, NewRecord
-from features.delayed.fold import PRODUCED_AT_HEADER, SOURCE_HEADER
+from features.delayed.fold import DEAD_HEADER, PRODUCED_AT_HEADER, SOURCE_HEADER
 from features.delayed.hidden import hidden_batch
 from features.delayed.times import DELAY_HEADER, DELIVER_AT_HEADER
 from features.retry_dlq.commands import (
@@ -55,6 +55,7 @@ OF_BROKER: Final = frozenset(
         FAILED_HEADER,
         TARGET_HEADER,
         FIRED_HEADER,
+        DEAD_HEADER,
     }
 )
 

@@ -24,6 +24,7 @@ from data_plane.cell.features import (
     DELAYED_MESSAGES,
     METADATA_VERSION,
     OPEN_LEVEL,
+    REDRIVES,
     RETRIES,
     VIRTUAL_TOPICS,
     FeatureRange,
@@ -53,6 +54,7 @@ _NEVER_LOWERED = {
     DELAYED_MESSAGES: "delayed messages",
     DEDUPLICATION: "message ids that count",
     RETRIES: "nacked messages",
+    REDRIVES: "dead letters that were put back",
 }
 _FAILED = "The update failed for all features since the following feature had an error: "
 
