@@ -12,6 +12,7 @@ Invariants
 - One operation is active at most: a beginning in spite of that is passed over.
 - What is planned counts as redriven before it is sent, and until a step says that it never was.
 - The log needs the beginning of the active operation, and what comes behind (`needed_from`).
+- Compaction leaves a log as it is that has any of this.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ class Redrives:
         return 0 if active is not None and active.has_work else None
 
     def held_from(self, start_offset: int) -> int | None:
-        return None
+        # Its records have no key: compaction would leave none of them.
+        return start_offset if len(self) else None
 
     def freeze_held(self) -> RecordHold:
         return HoldsAll()
