@@ -18,7 +18,7 @@ from features.delayed import fold as fold_module
 from features.delayed.fold import DelayedMessages
 from features.delayed.pending_set import PendingSet
 from features.delayed.times import deliver_at_ms
-from features.retry_dlq import judgement, originals, positions, sender, taker, upkeep
+from features.retry_dlq import judgement, originals, positions, sender, sending, taker, upkeep
 from features.retry_dlq.arrivals import Arrivals, TakenDeadLetters
 from features.retry_dlq.judgement import Original
 from features.retry_dlq.nacks import Nacks
@@ -241,7 +241,7 @@ def dead_letters_are_sent_before_they_are_committed(patch: pytest.MonkeyPatch) -
 
 
 def dead_letters_are_sent_with_less_acknowledgement(patch: pytest.MonkeyPatch) -> None:
-    real = sender._request
+    real = sending.request_for
 
     def request(topic: Any, index: int, batch: bytearray) -> bytearray:
         made = real(topic, index, batch)
@@ -250,7 +250,7 @@ def dead_letters_are_sent_with_less_acknowledgement(patch: pytest.MonkeyPatch) -
         made[1:3] = b"\x00\x01"
         return made
 
-    patch.setattr(sender, "_request", request)
+    patch.setattr(sender, "request_for", request)
 
 
 def dead_letters_without_a_topic_are_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,7 @@ def dead_letters_without_a_topic_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_error_of_the_topic_is_taken_for_an_arrival(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sender, "_error_in", lambda body: ErrorCode.NONE)
+    patch.setattr(sender, "error_in", lambda body: ErrorCode.NONE)
 
 
 def a_copy_is_fired_before_its_time(patch: pytest.MonkeyPatch) -> None:
