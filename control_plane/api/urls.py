@@ -25,6 +25,7 @@ from control_plane.cells.presentation.views import CellViewSet
 from control_plane.messaging.presentation.delayed_views import DelayedViewSet
 from control_plane.messaging.presentation.group_views import GroupViewSet, OffsetResetViewSet
 from control_plane.messaging.presentation.record_views import RecordViewSet
+from control_plane.messaging.presentation.redrive_views import RedriveViewSet
 from control_plane.messaging.presentation.subscription_views import SubscriptionViewSet
 from control_plane.messaging.presentation.views import TopicViewSet
 from control_plane.operations.presentation.views import AuditEventViewSet, OperationViewSet
@@ -95,6 +96,12 @@ urlpatterns = [
         DelayedViewSet.as_view({"get": "count"}),
     ),
     _post("topics/<id:topic_id>/delayed/cancel", DelayedViewSet, "cancel"),
+    *_resource("topics/<id:topic_id>/redrives", RedriveViewSet, "operation_id"),
+    path(
+        f"{ORGANIZATION}topics/<id:topic_id>/redrives/redriven",
+        RedriveViewSet.as_view({"get": "redriven"}),
+    ),
+    _post("topics/<id:topic_id>/redrives/change", RedriveViewSet, "change"),
     *_resource("subscriptions", SubscriptionViewSet, "subscription_id"),
     _post("subscriptions/<id:subscription_id>/undelete", SubscriptionViewSet, "undelete"),
     path(f"{ORGANIZATION}groups", GroupViewSet.as_view({"get": "list"})),

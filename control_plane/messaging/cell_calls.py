@@ -61,7 +61,7 @@ ELSEWHERE: Final = frozenset({NOT_LEADER, 15, 16})
 
 _NOT_NOW: Final = frozenset({5, 9, 14, 19, 27, 78, *ELSEWHERE})
 _NOT_ALLOWED: Final = frozenset({29, 30, 31, 44})
-_NOT_FOUND: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND})
+_NOT_FOUND: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, 91})
 _WRONG: Final = frozenset({OFFSET_OUT_OF_RANGE, 2, 10, 12, 17, 18, 24, 32, 42, 43, 87})
 _UNKNOWN: Final = frozenset({-1, 56, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _THROTTLED: Final = 89

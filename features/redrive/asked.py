@@ -155,7 +155,7 @@ class AskedOperations:
         topic = image.topic(partition.tenant, name)
         if topic is None or topic.deletion is not None:
             words = f"there is no topic {name}"
-            raise NotPossible(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words)
+            raise NotPossible(ErrorCode.INVALID_TOPIC_EXCEPTION, words)
         if topic.is_virtual:
             words = f"{name} is a subscription: without a topic each goes back to its own"
             raise NotPossible(ErrorCode.INVALID_TOPIC_EXCEPTION, words)

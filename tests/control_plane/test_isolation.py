@@ -52,13 +52,25 @@ BODIES: dict[tuple[str, str], Any] = {
     ("SubscriptionViewSet", "partial_update"): {"spec": {"filter": "refund"}},
     ("RecordViewSet", "create"): {"partition": 0, "messages": [{"value": {"text": "x"}}]},
     ("DelayedViewSet", "cancel"): {"partition": 0},
+    ("RedriveViewSet", "create"): {
+        "partition": 0,
+        "operation_id": "one",
+        "selection": {"all": True},
+    },
+    ("RedriveViewSet", "change"): {"partition": 0, "operation_id": "one", "wish": "pause"},
     ("OffsetResetViewSet", "create"): {
         "group_id": "readers",
         "targets": [{"topic": "orders", "partition": 0, "position": "earliest"}],
     },
 }
 # They ask the tenant's cell, which does not answer here, and name whom they ask for.
-ON_BEHALF = ("RecordViewSet", "DelayedViewSet", "GroupViewSet", "OffsetResetViewSet")
+ON_BEHALF = (
+    "RecordViewSet",
+    "DelayedViewSet",
+    "RedriveViewSet",
+    "GroupViewSet",
+    "OffsetResetViewSet",
+)
 MODELS = (Topic, ServiceAccount, ApiKey, Grant, Invitation, Membership, Operation, TenantQuota)
 
 

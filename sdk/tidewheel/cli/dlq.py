@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -12,8 +13,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidewheel.cli import redrives
 from tidewheel.cli.consume import IDLE_LOOK_S, member_of, parse_start, printable
 from tidewheel.cli.help import PlainCommand, PlainGroup, examples
+from tidewheel.cli.over_rest import speaks_rest
 from tidewheel.cli.session import (
     PROGRAM,
     JsonOption,
@@ -48,10 +51,11 @@ LIST_EXAMPLES: Final = (
 
 app = typer.Typer(
     cls=PlainGroup,
-    help="List and show dead letters: failed messages that are not retried any more.",
+    help="Look at dead letters, which are not retried any more, and put them back.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+redrives.add_to(app)
 
 TopicArgument = Annotated[
     str, typer.Argument(metavar="TOPIC", help="A subscription, or its dead-letter topic.")
@@ -80,17 +84,8 @@ _GROUPS: Final[dict[By, Callable[[Dead], str]]] = {
 @app.command("list", cls=PlainCommand, epilog=examples(PROGRAM, *LIST_EXAMPLES))
 def list_dead(
     topic: TopicArgument,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Only those whose reason contains this.")
-    ] = "",
-    exception: Annotated[
-        str,
-        typer.Option(
-            "--exception",
-            metavar="CLASS",
-            help="Only those with this exception: ValueError, app.BankError.",
-        ),
-    ] = "",
+    reason: redrives.ReasonOption = "",
+    exception: redrives.ExceptionOption = "",
     origin: Annotated[
         str,
         typer.Option(
@@ -116,6 +111,9 @@ def list_dead(
             help="Only count them, by reason, exception, origin, attempts or consumer.",
         ),
     ] = None,
+    redriven: Annotated[
+        bool, typer.Option("--redriven", help="Also those that were redriven or purged.")
+    ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
@@ -130,9 +128,12 @@ def list_dead(
         name = await topic_of(client.admin, topic)
         groups: Counter[str] = Counter()
         found: list[Dead] = []
+        # Only a control plane knows.
+        asks = not redriven and speaks_rest(url)
+        marked = await asyncio.to_thread(redrives.marked_of, name) if asks else None
         async with aclosing(_read(client, topic, name, where)) as reading:
             async for dead in reading:
-                if not wanted.matches(dead):
+                if not wanted.matches(dead) or await _is_moved(marked, dead):
                     continue
                 if by is not None:
                     groups[_GROUPS[by](dead)] += 1
@@ -146,6 +147,12 @@ def list_dead(
             _print_list(name, found, as_json)
 
     run(command, url)
+
+
+async def _is_moved(marked: redrives.Marked | None, dead: Dead) -> bool:
+    """Whether it was redriven or purged, if anybody knows."""
+    place = dead.message.partition, dead.message.offset
+    return marked is not None and await asyncio.to_thread(marked.has, *place)
 
 
 async def _read(client: Client, asked: str, name: str, start: Start) -> AsyncGenerator[Dead, None]:

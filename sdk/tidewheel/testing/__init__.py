@@ -12,5 +12,6 @@ The client is the real one; only what carries its messages is replaced.
 
 from tidewheel.testing.clock import VirtualClock
 from tidewheel.testing.memory import MemoryBroker
+from tidewheel.testing.redrives import Letters, Moved
 
-__all__ = ["MemoryBroker", "VirtualClock"]
+__all__ = ["Letters", "MemoryBroker", "Moved", "VirtualClock"]

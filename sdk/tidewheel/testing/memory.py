@@ -35,6 +35,7 @@ from tidewheel.message import Message, TopicPartition
 from tidewheel.retry_policy import DEAD_LETTERS_SUFFIX, policy_of
 from tidewheel.subscriptions import FILTER_PROPERTY, HEADERS_PROPERTY, SOURCE_PROPERTY
 from tidewheel.testing.clock import VirtualClock
+from tidewheel.testing.redrives import Letters, MemoryRedrives, Moved
 from tidewheel.testing.topics import AnyTopic, MemorySubscription, MemoryTopic
 
 PARTITIONS_DEFAULT: Final = 1
@@ -81,6 +82,7 @@ class MemoryBroker:
         self._chance = random.Random(0)
         self._waiters: set[asyncio.Future[None]] = set()
         self._members_made = 0
+        self._redrives = MemoryRedrives(self)
 
     def client(self, **arguments: Any) -> Client:
         """A client of this broker; arguments as for `tidewheel.Client`."""
@@ -187,6 +189,15 @@ class MemoryBroker:
             for number in range(found.partitions_count)
             for message in found.read(number, found.start_offset(number), sys.maxsize)[0]
         ]
+
+    def redrive(self, name: str, letters: Letters, *, to: str = "") -> Moved:
+        """Put dead letters of a subscription, or of a dead-letter topic, back into the subscription
+        that each came from, or into the topic `to`. Raises TopicNotFound, InvalidRequest."""
+        return self._redrives.redrive(name, letters, to)
+
+    def purge(self, name: str, letters: Letters) -> Moved:
+        """Have dead letters never be redriven. Raises TopicNotFound, InvalidRequest."""
+        return self._redrives.purge(name, letters)
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """A group's committed offsets."""

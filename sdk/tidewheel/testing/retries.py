@@ -156,6 +156,13 @@ class RetryLog:
         self._said.add(command.position)
         self._store(sent, now_ms)
 
+    def take_back(self, redriven: Message, now_ms: int) -> None:
+        """Store a dead letter that is put back."""
+        self._fire(now_ms)
+        redriven.topic, redriven.partition = self._topic, self._partition
+        redriven.offset = len(self._log)
+        self._log.append(redriven)
+
     def _store(self, sent: Message, now_ms: int) -> None:
         sent.offset, sent.timestamp_ms = len(self._log), now_ms
         self._log.append(None)

@@ -102,6 +102,10 @@ class MemorySubscription:
         """Take what a client has sent to an odd partition. Raises InvalidRequest."""
         self._retry_log(sent.partition).append(sent, self.policy, share, self._now_ms())
 
+    def take_back(self, pair: int, redriven: Message) -> None:
+        """Take what is put back of its dead letters, which is seen at once."""
+        self._retry_log(2 * pair + 1).take_back(redriven, self._now_ms())
+
     def _retry_log(self, partition: int) -> RetryLog:
         pair = partition // 2
         if pair not in self._retries:
