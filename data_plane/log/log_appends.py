@@ -40,6 +40,9 @@ BOUNDED = (CLIENT, COORDINATOR)
 SEQUENCED = (CLIENT, TAKEN)
 # What a log keeps of its last append for those who wait for it; 20 MB for 10,000 partitions.
 TAIL_BYTES_MAX = 2048
+# Of a segment: a fold needs a second or two for so many, and after a kill it has to begin where the
+# last segment does.
+FOLDED_RECORDS_MAX = 1_000_000
 
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
@@ -332,6 +335,8 @@ def _take_back(log: LogState, segment: Segment, file: File) -> None:
 
 def _is_roll_due(log: LogState, segment: Segment, wall_ms: int) -> bool:
     if wall_ms - segment.first_append_ms >= log.roll_ms:
+        return True
+    if segment.folded_count >= FOLDED_RECORDS_MAX:
         return True
     limit_bytes = log.config.segment_index_bytes
     assert segment.offset_index is not None

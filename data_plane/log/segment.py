@@ -33,7 +33,11 @@ from data_plane.log.indexes import (
 )
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.mappings import Mapping
+from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import BatchHeader
+
+# Of such a batch folds look at each record.
+FOLDED_FLAGS = HIDDEN_FLAG | FACTS_FLAG
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -103,6 +107,7 @@ class Segment:
         "ever_mapped",
         "file",
         "first_append_ms",
+        "folded_count",
         "folder",
         "has_unsound_index_files",
         "has_untimed",
@@ -139,6 +144,8 @@ class Segment:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_append_ms = -1
+        # Records of batches with FOLDED_FLAGS, of the active segment.
+        self.folded_count = 0
         # NOT_LOOKED_UP, or UNKNOWN_MS of vouched_date.py; see segment_age.py.
         self.last_append_ms = NOT_LOOKED_UP
         # Whether `max_timestamp` and `has_untimed` are those of all its batches.
@@ -214,6 +221,7 @@ class Segment:
         self.time_index = TimeIndex()
         self.knows_timestamps = True
         self.aborted = []
+        self.folded_count = 0
         self.forget_hints()
 
     def empty_twin(self) -> Segment:
@@ -230,6 +238,8 @@ class Segment:
             self.max_timestamp_offset = last_offset
         elif header.max_timestamp < 0:
             self.has_untimed = True
+        if header.attributes & FOLDED_FLAGS:
+            self.folded_count += header.record_count
         if self.bytes_since_index > interval_bytes:
             assert self.offset_index is not None
             assert self.time_index is not None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.log import log_appends
 from data_plane.log.file_system import FileSystem
 from data_plane.log.fold import FoldContext, StoredBatch
 from data_plane.log.log import FEATURE
@@ -445,3 +446,25 @@ def test_compaction_is_asked_to_leave_what_is_pending() -> None:
     held_now.close()
     one.fire_some(random.Random(1))
     assert one.fold.held_from(0) is None
+
+
+@pytest.mark.parametrize("flags", [HIDDEN_FLAG, FACTS_FLAG, 0])
+def test_a_segment_rolls_before_a_recovery_has_too_many_records_to_look_at(
+    flags: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_appends, "FOLDED_RECORDS_MAX", 10)
+    one = DelayedLog(segment_bytes=1 << 20)
+    for number in range(7):
+        header = (DELIVER_AT_HEADER, b"%d" % (one.now_ms + 5))
+        if flags == FACTS_FLAG:
+            header = (b"tw-source", source_of("flights", 0, number))
+        one._append([NewRecord(one.now_ms, None, b"", (header,))] * 3, flags)
+        # What it had counts also after a kill, and after a clean stop.
+        if number % 3 == 1:
+            one.fs.process_death()
+            one.open()
+        elif number % 3 == 2:
+            one.manager.close(one.now_ms)
+            one.open()
+    starts = [segment.base_offset for segment in one.log.segments]
+    assert starts == ([0, 12] if flags else [0])
