@@ -98,7 +98,7 @@ class DelayedMessages:
             for index, headers in groupby(found, itemgetter(0)):
                 offset = header.base_offset + deltas[index]
                 self._apply_record(offset, [(key, value) for _, key, value in headers])
-        if header.attributes & FACTS_FLAG and not _has_dead_letters(batch):
+        if header.attributes & FACTS_FLAG and not has_dead_letters(batch):
             for _, _, value in scan_headers(
                 records, start, end, header.record_count, self.fact_header
             ):
@@ -180,7 +180,7 @@ class DelayedMessages:
     def facts_in(self, batch: StoredBatch) -> bytes | bool:
         header = batch.header
         if header.attributes & FACTS_FLAG:
-            return not _has_dead_letters(batch)
+            return not has_dead_letters(batch)
         if not header.attributes & HIDDEN_FLAG:
             return False
         facts = bytearray(header.record_count)
@@ -265,7 +265,7 @@ class FrozenMessages:
             self._state = None
 
 
-def _has_dead_letters(batch: StoredBatch) -> bool:
+def has_dead_letters(batch: StoredBatch) -> bool:
     """Whether a batch of facts has no delivered messages, but dead letters."""
     place = (*unpacked_records(batch.buf, batch.header), batch.header.record_count)
     return any(key == DEAD_HEADER for _, key, _ in scan_headers(*place, DEAD_HEADER))

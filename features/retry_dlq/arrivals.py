@@ -12,6 +12,8 @@ the operations of a partition one comes after the other (features/redrive).
 
 Invariants
 - Of each retry partition the positions of what is stored grow.
+- In a compacted topic dead letters stay as they are: nobody has asked for them to be superseded,
+  and who reads the log anew has to know of the last one.
 
 Deliberately absent: sending (sender.py); forgetting partitions of topics that are no more, some
 dozen bytes each.
@@ -30,7 +32,7 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import decode_records, scan_headers
 from data_plane.wire.kernel_types import FACTS_FLAG
 from data_plane.wire.records import BatchHeader, NewRecord, build_batch, unpacked_records
-from features.delayed.fold import DEAD_HEADER
+from features.delayed.fold import DEAD_HEADER, has_dead_letters
 
 _MAGIC: Final = b"TWARRIV1"
 _VALUE: Final = re.compile(rb"([0-9a-f]{32}/[0-9]{1,10})((?:/[0-9]{1,19}){2,3})")
@@ -77,6 +79,15 @@ class Arrivals:
             arrival = read_arrival(value)
             assert arrival is not None, "what the broker stores itself makes sense"
             self.last[arrival.origin] = arrival.position
+
+    def needed_from(self, start_offset: int) -> int | None:
+        return None
+
+    def facts_in(self, batch: StoredBatch) -> bytes | bool:
+        return has_dead_letters(batch)
+
+    def values_in(self, batch: StoredBatch) -> bytes | bool:
+        return not has_dead_letters(batch)
 
     def held_from(self, start_offset: int) -> int | None:
         return None

@@ -16,16 +16,21 @@ from data_plane.cell.acls import (
 )
 from data_plane.cell.changes import AlterConfigs
 from data_plane.cell.metadata import ResourceType
+from data_plane.log.fold import StoredBatch, sees
 from data_plane.log.log import FEATURE
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import HIDDEN_FLAG
-from data_plane.wire.records import NewRecord, Record, build_batch
+from data_plane.wire.records import NewRecord, Record, build_batch, read_batch_header
 from features.retry_dlq.arrivals import Arrivals
 from features.retry_dlq.commands import DEAD_LETTER_HEADER
 from features.retry_dlq.metrics import RetryMetrics
 from features.retry_dlq.sender import DeadLetterSender
+from tests.broker.admin_player import new_topic
 from tests.broker.broker_player import NOW_MS
 from tests.features.retry_player import RetryPlayer
+from tests.log.world import read_all
+
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 
 class Player(RetryPlayer):
@@ -201,3 +206,40 @@ def test_clients_send_no_dead_letters() -> None:
     player.append((b"plain", (b"tw-dead", b"ab/0/0/5")))
     assert player.orders.log.fold(Arrivals).last == {}
     assert player.values() == [b"plain"]
+
+
+def test_in_a_compacted_topic_they_stay_and_who_reads_it_anew_knows_of_the_last() -> None:
+    player = Player()
+    (made,) = player.create(
+        new_topic("pay.dlq", 1, 1, configs={**COMPACTED, "tidewheel.headers": "true"})
+    )
+    assert made.error_code == ErrorCode.NONE, made.error_message
+    player.store(b"without a key")
+    for number in range(3):
+        player.keyed(b"k", b"%d" % number)
+    player.dead("0:0", "0:1", "0:2", "0:3")
+    player.settle()
+    target = player.services.partitions.get_by_name("default", "pay.dlq", 0)
+    assert target is not None
+    log = target.log
+    newer = build_batch([NewRecord(NOW_MS, b"k", b"somebody else's")])
+    player.produce("pay.dlq", [], batch=newer)
+    player.produce("pay.dlq", [], batch=build_batch([NewRecord(NOW_MS, b"other", b"")]))
+    log.roll()
+    log.flush()
+    checkpoint = player.logs.checkpoint_job(player.logs.directories[0])
+    checkpoint.run()
+    checkpoint.finish()
+    job = log.compaction_job(player.now_ms)
+    assert job is not None
+    job.run()
+    job.finish()
+    values = [one.value for one in player.letters()]
+    assert values == [b"without a key", b"0", b"1", b"2", b"somebody else's", b""]
+    anew = Arrivals()
+    for data in read_all(log):
+        header = read_batch_header(data, 0)
+        if sees(anew, header):
+            anew.apply(StoredBatch(header, data))
+    assert anew.last == log.fold(Arrivals).last
+    assert len(anew) == 1
