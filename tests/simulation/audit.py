@@ -27,6 +27,7 @@ from tests.simulation.replicas import (
     TopicPartition,
     read_batches,
 )
+from tests.simulation.retries import OF_BROKERS, WORK, check_retry_folds
 
 if TYPE_CHECKING:
     from data_plane.cell.metadata import MetadataImage, TopicImage
@@ -59,8 +60,11 @@ def check_folds_of(cell: Cell, view: DiskView) -> None:
             _check_chain(cell, view, log)
         if "pins" in cell.extras:
             _check_pins(cell, view, log)
-        if "delays" in cell.extras:
+        topic = cell.history.partition(view.topic_partition).topic
+        if topic == DELAYS:
             check_pending(cell, view, log)
+        if topic == WORK:
+            check_retry_folds(cell, view, log)
 
 
 def _replay(batches: list[Batch]) -> dict[int, tuple[int, list[tuple[int, int, int, int]]]]:
@@ -195,7 +199,7 @@ def check_records(cell: Cell) -> None:
         view = cell.history.disks.get(f"b{leader}", {}).get(key)
         if view is None or view.log is None or topic.internal or partition.compacted is not None:
             continue
-        if topic.name == DELAYS:
+        if topic.name == DELAYS or topic.name in OF_BROKERS:
             # What is delivered has its number twice, and is looked at by others.
             continue
         _check_numbers(cell, partition, view.log)
@@ -299,6 +303,8 @@ def open_ends(cell: Cell) -> list[str]:
         found += large_states.orphans(cell)
     if "delays" in cell.extras:
         found += cell.history.delays.open_ends()
+    if "retries" in cell.extras:
+        found += cell.history.retries.open_ends()
     return found + _open_ends_of_readers(cell)
 
 

@@ -57,6 +57,8 @@ from tests.simulation.worn_disks import JobWatch, WornDisks
 RACKS = ("east", "west", "north")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 HEAVY_CHECK_STEPS = 1500
+# Extras with messages that wait for their time.
+WITH_DELAYS = ("delays", "retries")
 # How long a healthy cell may take until all is as it should be, and how often that is looked at.
 SETTLE_US = 30_000_000
 SETTLE_LOOK_US = 250_000
@@ -128,7 +130,7 @@ class Cell:
         self.world = World(seed, story)
         self.extras = self._extras()
         # What its brokers have plugged in, as `python -m features` has.
-        has_features = not self.extras.isdisjoint(("subscriptions", "delays"))
+        has_features = not self.extras.isdisjoint(("subscriptions", "delays", "retries"))
         self.features: Sequence[Feature] = FEATURES if has_features else ()
         self.is_peaceful = is_peaceful(self)
         rng = self.world.stream("cell")
@@ -149,7 +151,7 @@ class Cell:
             properties |= brief_tables.PROPERTIES
         if "clock errors" in self.extras:
             properties |= clock_errors.PROPERTIES
-        if "delays" in self.extras:
+        if not self.extras.isdisjoint(WITH_DELAYS):
             properties |= delays.PROPERTIES
         if "leaps" in self.extras:
             properties |= leaps.PROPERTIES
@@ -207,7 +209,7 @@ class Cell:
         if self.options.script is not None:
             self.options.script(self)
         self.faults.start()
-        if "delays" in self.extras:
+        if not self.extras.isdisjoint(WITH_DELAYS):
             delays.steady_clocks(self)
         if not self.is_peaceful:
             self.bit_rot.start()
@@ -247,7 +249,7 @@ class Cell:
         self.slow_disks.stop()
         self.stalls.stop()
         self.workload.calm()
-        if "delays" in self.extras:
+        if not self.extras.isdisjoint(WITH_DELAYS):
             delays.right_clocks(self)
         world = self.world
         limit_us = world.now_us + SETTLE_US

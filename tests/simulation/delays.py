@@ -34,7 +34,7 @@ from data_plane.wire.records import (
     iter_batch_headers,
 )
 from features.delayed.commands import ID_HEADER
-from features.delayed.fold import DelayedMessages, source_offset
+from features.delayed.fold import DelayedMessages, make_fold, source_offset
 from features.delayed.pending_entries import entries_in
 from features.delayed.pending_set import PendingSet
 from features.delayed.times import DELAY_HEADER, DELIVER_AT_HEADER, deliver_at_ms
@@ -94,7 +94,7 @@ class SmallMessages(DelayedMessages):
 
 
 def make_small_fold(context: FoldContext) -> SmallMessages | None:
-    return None if context.config.record_rules is None else SmallMessages(context)
+    return None if make_fold(context) is None else SmallMessages(context)
 
 
 class DelayingProducer(Producer):
@@ -220,7 +220,7 @@ def check_pending(cell: Cell, view: DiskView, log: Log) -> None:
 
 def _replayed(log: Log) -> dict[int, int]:
     pending: dict[int, int] = {}
-    for header, records in _stored(log):
+    for header, records in stored_in(log):
         for record in records:
             headers = dict(record.headers)
             if header.attributes & HIDDEN_FLAG and DELIVER_AT_HEADER in headers:
@@ -236,7 +236,7 @@ def _replayed(log: Log) -> dict[int, int]:
     return pending
 
 
-def _stored(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
+def stored_in(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
     offset = log.disk_start_offset
     while offset < log.log_end_offset:
         result = log.read_cold(

@@ -29,6 +29,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - quotas: a tenant has a rate over all brokers (quotas.py); half of these cells have no faults.
 - group limits: a tenant may have so many groups, and makes more (group_limits.py).
 - delays: messages that are hidden until they are due (delays.py).
+- retries: a subscription whose consumers nack (retries.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -61,6 +62,7 @@ EXTRA_CHANCES = {
     "tenants": 0.1,
     "quotas": 0.12,
     "delays": 0.1,
+    "retries": 0.1,
     "group limits": 0.1,
 }
 

@@ -31,6 +31,7 @@ from tests.simulation.progress import ProgressWatch
 from tests.simulation.repairs import RepairWatch
 from tests.simulation.replicas import DiskView, TopicPartition
 from tests.simulation.retention import RetentionWatch
+from tests.simulation.retries import RetryWatch
 
 if TYPE_CHECKING:
     from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
@@ -54,6 +55,7 @@ class History:
         self.retention = RetentionWatch(cell)
         self.held = HeldWatch(cell)
         self.delays = DelayWatch(cell)
+        self.retries = RetryWatch(cell)
         # What each broker led at the end of its last pass, by its own image.
         self._led: dict[str, set[TopicPartition]] = {}
 
@@ -389,6 +391,7 @@ class History:
                 self.committed.commit(node, partition, batch, state)
                 self.held.committed(partition, log, batch)
                 self.delays.committed(partition, log, batch)
+                self.retries.committed(partition, log, batch)
             elif known != batch and state is not None and self._has_unclean_heir(partition, state):
                 partition.is_lossy = True
                 break  # The heir has committed other batches there.

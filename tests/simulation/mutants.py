@@ -25,6 +25,7 @@ from tests.simulation.mutants_quotas import QUOTA_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 from tests.simulation.mutants_retention import RETENTION_MUTANTS
+from tests.simulation.mutants_retries import RETRY_MUTANTS
 from tests.simulation.mutants_returns import RETURN_MUTANTS
 from tests.simulation.mutants_sessions import SESSION_MUTANTS
 from tests.simulation.mutants_slow import SLOW_MUTANTS
@@ -63,6 +64,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *PIN_MUTANTS,
     *DELAY_MUTANTS,
     *COMMAND_MUTANTS,
+    *RETRY_MUTANTS,
     *UNDELETE_MUTANTS,
     *TENANT_MUTANTS,
 )

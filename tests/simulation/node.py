@@ -47,6 +47,7 @@ from tests.simulation.network import End
 from tests.simulation.node_log import NodeLog
 from tests.simulation.peers import SimPeers
 from tests.simulation.pin_fold import PinFold
+from tests.simulation.retries import SMALL_FOLDS
 from tests.simulation.serving import ServerConnection
 from tests.simulation.slow_disks import watch_offsets_topic
 from tests.simulation.store import StoreClient
@@ -292,6 +293,8 @@ class Node:
         made = [make for one in self.cell.features for make in one.fold_factories]
         if "delays" in self.cell.extras:
             made = [make_small_fold if make is make_fold else make for make in made]
+        if "retries" in self.cell.extras:
+            made = [SMALL_FOLDS.get(make, make) for make in made]
         return [ChainFold, *([PinFold] if "pins" in self.cell.extras else []), *made]
 
     def _plug_ins(self) -> list[PlugIn]:

@@ -39,6 +39,8 @@ from tests.simulation.quotas import QuotaSetter
 from tests.simulation.reader import Reader, SlowReader
 from tests.simulation.resizer import Resizer
 from tests.simulation.retention import draw_retention, has_retention
+from tests.simulation.retries import OF_BROKERS, RetryAdmin, plan_retried
+from tests.simulation.retrying import RetryingConsumer
 from tests.simulation.session_reader import SessionReader
 from tests.simulation.settings import Settings
 from tests.simulation.static_members import StaticInstance
@@ -70,7 +72,7 @@ STATIC_GROUP = "named"
 
 
 def is_user_topic(name: str) -> bool:
-    is_special = is_keyed(name) or name in Shelves.names or name == DELAYS
+    is_special = is_keyed(name) or name in Shelves.names or name in (DELAYS, *OF_BROKERS)
     return not name.startswith("__") and not is_special
 
 
@@ -160,6 +162,8 @@ class Workload:
             keep_for_long(cell.world.stream("long retention"), drawn)
         if "delays" in cell.extras:
             drawn.append(plan_delays(cell.world.stream("delay topic")))
+        if "retries" in cell.extras:
+            drawn.append(plan_retried(cell.world.stream("retried topic")))
         if "undated" in cell.extras:
             drawn.append(plan_undated(cell.world.stream("undated")))
         return drawn
@@ -222,6 +226,9 @@ class Workload:
         if "delays" in cell.extras:
             readers.append(DelayedReader(cell, "delayed", wants=DELAYS.__eq__))
             readers.append(DelayedReader(cell, "near delayed", rack="west", wants=DELAYS.__eq__))
+        if "retries" in cell.extras:
+            readers.append(RetryingConsumer(cell, "retrying"))
+            readers.append(RetryingConsumer(cell, "near retrying", rack="west"))
         if self.retained:
             readers.append(SlowReader(cell, "slow", wants=self.retained.__contains__))
         return readers
@@ -256,6 +263,8 @@ class Workload:
             administrators.append(Namesakes(self._cell, "namesakes"))
         if "subscriptions" in self._cell.extras:
             administrators.append(SubscriptionAdmin(self._cell, "subscription admin", self.plans))
+        if "retries" in self._cell.extras:
+            administrators.append(RetryAdmin(self._cell, "retry admin"))
         if "tenants" in self._cell.extras:
             administrators.append(ControlPlane(self._cell, "control plane"))
             administrators += [TenantUser(self._cell, tenant) for tenant in TENANTS]
@@ -342,7 +351,7 @@ class Workload:
         for reader in self.maps:
             reader.calm()
         for slow in self.readers:
-            if isinstance(slow, SlowReader):
+            if isinstance(slow, SlowReader | RetryingConsumer):
                 slow.calm()
         for number, instance in enumerate(self.instances):
             instance.calm(may_go=number > 0)
