@@ -22,12 +22,13 @@ dozen bytes each.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, RecordHold, StoredBatch
+from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import decode_records, scan_headers
 from data_plane.wire.kernel_types import FACTS_FLAG
@@ -129,6 +130,8 @@ def make_arrivals(context: FoldContext) -> Arrivals | None:
 class TakenDeadLetters:
     """The Taking of a batch that another partition's leader sends: what has arrived before is left
     out."""
+
+    doubts: Sequence[Partition] = ()
 
     def __init__(self, last: dict[bytes, tuple[int, ...]]) -> None:
         self._last = dict(last)

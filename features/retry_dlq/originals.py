@@ -90,6 +90,8 @@ class StoredDeliveries:
         self._bytes_left = min(ORIGINALS_BYTES_MAX, own.log.config.segment_bytes // 2)
         self._is_first = True
         self._kept: dict[tuple[bool, int], _Batch] = {}
+        # Something was beyond the end, as its leader knows it: of the source, of this log (True).
+        self.beyond: set[bool] = set()
 
     def nacked(self, positions: Iterable[Position]) -> set[Position]:
         """See Deliveries. Raises OSError."""
@@ -130,6 +132,7 @@ class StoredDeliveries:
             raise NoOriginal(_OVER)
         if offset >= part.high_watermark:
             if part.end_offset is not None and offset >= part.end_offset:
+                self.beyond.add(is_own)
                 raise NoOriginal(_NOTHING)
             raise NotThere(ErrorCode.NOT_ENOUGH_REPLICAS, "this copy does not have it safely yet")
         batch = self._batch(part, is_own, offset)

@@ -19,7 +19,6 @@ from data_plane.cell.features import RETRIES, level_of
 from data_plane.cell.metadata import TopicImage
 from data_plane.cell.virtual_topics import HEADERS_PROPERTY, source_of
 from data_plane.log.errors import AppendError, LogDirFailure
-from data_plane.log.log import Log
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import scan_headers
@@ -100,8 +99,8 @@ class RetryTaker:
         def judged(outcomes: Sequence[Outcome]) -> None:
             self._breakers.judged(partition, outcomes, now_ms)
 
-        log, metrics = partition.log, self._metrics
-        return TakenNacks(log, nacks, state, deliveries, outlook, chance, metrics, judged)
+        pair, metrics = (original, partition), self._metrics
+        return TakenNacks(pair, nacks, state, deliveries, outlook, chance, metrics, judged)
 
 
 def _readable(partition: Partition) -> ReadableLog:
@@ -115,7 +114,7 @@ class TakenNacks:
 
     def __init__(
         self,
-        log: Log,
+        pair: tuple[Partition | None, Partition],
         nacks: Nacks,
         state: FoldState,
         deliveries: StoredDeliveries,
@@ -124,9 +123,11 @@ class TakenNacks:
         metrics: RetryMetrics,
         on_judged: Callable[[Sequence[Outcome]], None],
     ) -> None:
-        """`state` is released when it is closed; `on_judged` hears on the loop then what became of
+        """`pair` are the source's partition, if there is a copy here, and the subscription's own.
+        `state` is released when it is closed; `on_judged` hears on the loop then what became of
         the commands, if they were not refused."""
-        self._log = log
+        self._pair = pair
+        self._log = pair[1].log
         self._nacks = nacks
         self._state = state
         self._deliveries = deliveries
@@ -135,6 +136,12 @@ class TakenNacks:
         self._metrics = metrics
         self._on_judged = on_judged
         self._outcomes: Sequence[Outcome] = ()
+
+    @property
+    def doubts(self) -> Sequence[Partition]:
+        """See Taking."""
+        beyond = (self._pair[is_own] for is_own in sorted(self._deliveries.beyond))
+        return [one for one in beyond if one is not None]
 
     def batch_to_store(self, header: BatchHeader, buf: Buffer, start: int, end: int) -> bytearray:
         """See Taking."""

@@ -6,9 +6,8 @@ Records of one partition that are refused do not touch the other partitions of t
 
 Every record is looked at once, here, compressed ones too (docs/adr/0013). The header's highest
 timestamp is put right where it is not that of the records. A batch that takes long is looked at by
-a thread (produce_checks.py), and so is one that may have duplicates (duplicates.py); until that is
-appended, the connection keeps the requests that follow, so nothing overtakes it. Who was allowed to
-append is asked again then (produce_rights.py).
+a thread (produce_checks.py), and so is one that may have duplicates (duplicates.py); nothing of the
+connection overtakes it. Who was allowed to append is asked again then (produce_rights.py).
 
 When all is appended the answer leaves, or waits until the records are as safe as the request asks
 (produce_waits.py). With acks=0 there is none; an error closes the connection, as in Kafka. With
@@ -297,6 +296,7 @@ class _Produce:
         found = self._taken.settled(found, needs_all=self._needs_all)
         if isinstance(found, Refusal):
             self._targets.refuse(found, partition, answer)
+            self._waiting += self._taken.verdict_waits(answer)
         elif not found.batches:
             self._settle(partition, nothing_stored(partition), answer)
         else:

@@ -18,7 +18,8 @@ from data_plane.broker.produce.produce_checks import (
     ProduceChecks,
     Refusal,
 )
-from data_plane.broker.produce.produce_response import ZSTD_VERSION
+from data_plane.broker.produce.produce_response import ZSTD_VERSION, PartitionAnswer
+from data_plane.broker.produce.produce_waits import Waiting
 from data_plane.broker.produce.takers import TakenPartition, Turn, read_header
 from data_plane.broker.request.api import RequestContext
 from data_plane.broker.services import Services
@@ -125,6 +126,13 @@ class TakenBatches:
             return _LED_ELSEWHERE
         is_lacking = needs_all and turn.partition.is_under_min_isr
         return _TOO_FEW if is_lacking and isinstance(found, Checked) else found
+
+    def verdict_waits(self, answer: PartitionAnswer) -> list[Waiting]:
+        """What a refusal that is filled in waits for."""
+        taking = None if self._turn is None else self._turn.taking
+        if taking is None or answer.error_code != ErrorCode.INVALID_RECORD:
+            return []
+        return [(one, answer, one.log.log_end_offset - 1) for one in taking.doubts]
 
     def leave(self) -> None:
         """It is over, or nobody waits for it any more."""

@@ -20,7 +20,7 @@ Deliberately absent: what becomes of a batch, and how it is stored (a feature kn
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
@@ -44,6 +44,11 @@ BATCH_BYTES_MAX = 4 << 20
 
 class Taking(Protocol):
     """One batch's."""
+
+    @property
+    def doubts(self) -> Sequence[Partition]:
+        """By whose ends the batch was refused. Another leader may know better, so that is told when
+        this broker is shown to lead them still."""
 
     def batch_to_store(self, header: BatchHeader, buf: Buffer, start: int, end: int) -> bytearray:
         """The batch to store instead of the one with this header, whose plain, sound records are
