@@ -131,7 +131,7 @@ class AskedOperations:
             target = self._target(partition, wanted.target).topic_id.hex
         elif not wanted.is_purge:
             found = self._subscriptions(partition)
-            if not found and partition.high_watermark > partition.log.log_start_offset:
+            if not found and partition.log.log_end_offset > partition.log.log_start_offset:
                 raise NotPossible(
                     ErrorCode.INVALID_REQUEST,
                     f"no subscription is known that messages of {partition.topic}-"
@@ -246,7 +246,8 @@ class AskedOperations:
 
 def _range(partition: Partition, selection: Selection) -> tuple[int, int]:
     """The offsets that have to be looked at: the first, and the first one behind them."""
-    start, end = partition.log.log_start_offset, partition.high_watermark
+    # What a new leader has is committed, though it may not know yet: the runner waits for that.
+    start, end = partition.log.log_start_offset, partition.log.log_end_offset
     if selection.offsets:
         start = max(start, min(selection.offsets))
         end = min(end, max(selection.offsets) + 1)

@@ -223,6 +223,11 @@ class _PartitionRunner:
         assert self._choice is not None
         fold, log, _, _ = self._begun
         order = operation.order
+        if self._partition.high_watermark < order.end_offset:
+            # What cannot be read yet is not to be taken for gone.
+            self._is_busy = True
+            self._partition.when_committed(order.end_offset - 1, self._committed)
+            return
         count_max = RECORDS_MAX
         if order.rate_max:
             count_max = min(RECORDS_MAX, max(1, order.rate_max * PLAN_MS // 1000))
