@@ -123,7 +123,8 @@ class DeadLetterOperations(Protocol):
         """What is wrong with it; None when nothing."""
 
     def origins(self, partition: Partition) -> list[str]:
-        """The names of the subscriptions that dead letters have come from, and that are there."""
+        """The names of the subscriptions that dead letters have come from, and that are there.
+        Raises NotPossible."""
 
     def begin(self, partition: Partition, wanted: Wanted, now_ms: int, done: Done) -> None:
         """Done when it is committed. Raises NotPossible."""

@@ -51,6 +51,7 @@ class AskedOperations:
         return problem_of(selection)
 
     def origins(self, partition: Partition) -> list[str]:
+        self._fold(partition)
         return sorted(one.name for one in self._subscriptions(partition))
 
     def begin(self, partition: Partition, wanted: Wanted, now_ms: int, done: Done) -> None:
@@ -70,7 +71,7 @@ class AskedOperations:
                 f"operation {active.order.id} is under way in this partition: wait for its end, or "
                 "cancel it",
             )
-        order = self._order(partition, wanted)
+        order = self._order(partition, fold, wanted)
         batch = begin_batch(order, self._services.wall_clock.wall_ms(now_ms))
         self._append(partition, batch, wanted.id, now_ms, done)
 
@@ -117,7 +118,7 @@ class AskedOperations:
             raise NotPossible(ErrorCode.INVALID_TOPIC_EXCEPTION, words)
         return fold
 
-    def _order(self, partition: Partition, wanted: Wanted) -> Order:
+    def _order(self, partition: Partition, fold: Redrives, wanted: Wanted) -> Order:
         if not 1 <= len(wanted.id) <= ID_CHARACTERS_MAX or not wanted.id.isprintable():
             words = f"the id of an operation has 1 to {ID_CHARACTERS_MAX} printable characters"
             raise NotPossible(ErrorCode.INVALID_REQUEST, words)
@@ -131,7 +132,10 @@ class AskedOperations:
             target = self._target(partition, wanted.target).topic_id.hex
         elif not wanted.is_purge:
             found = self._subscriptions(partition)
-            if not found and partition.log.log_end_offset > partition.log.log_start_offset:
+            log = partition.log
+            # What is written of operations is no message: of an empty partition there may be some.
+            has_messages = log.log_end_offset > log.log_start_offset and not fold.operations
+            if not found and has_messages:
                 raise NotPossible(
                     ErrorCode.INVALID_REQUEST,
                     f"no subscription is known that messages of {partition.topic}-"

@@ -207,6 +207,18 @@ def test_of_messages_without_origin_only_the_topic_can_be_named() -> None:
     assert player.values_of(player.letters("elsewhere")) == [b"x"]
 
 
+def test_an_empty_partition_has_nothing_to_redrive_however_often_it_is_asked() -> None:
+    player = RedrivePlayer()
+    player.create_topic("empty", 1, {"tidewheel.headers": "true"})
+    empty = player.services.partitions.get_by_name("default", "empty", 0)
+    for number in range(3):
+        player.begin(id=f"{number}", partition=empty)
+        player.settle(5)
+    assert empty is not None
+    views = player.operations.listed(empty)
+    assert [view.status for view in views] == [Status.DONE] * 3
+
+
 def test_messages_of_others_among_dead_letters_are_counted_and_stay() -> None:
     player = RedrivePlayer()
     player.bury(b"a")
@@ -491,6 +503,10 @@ def test_what_is_asked_wrongly_is_told() -> None:
     assert operator.listed(topic="pay").failure.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     nowhere = operator.listed(topic="no").failure
     assert nowhere.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    player.create_topic("headless", 1)
+    for headless in (operator.begin(topic="headless"), operator.listed(topic="headless")):
+        assert headless.failure.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert "tidewheel.headers is not true" in headless.failure.message
     other = messages.Caller(tenant="other", principal="User:alice")
     with pytest.raises(Refused) as refused:
         operator.listed(caller=other)
