@@ -26,7 +26,12 @@ from data_plane.broker.cell.tenant_deletions import TenantDeletions
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.coordinators import group_handlers
 from data_plane.broker.coordinators.groups import GroupService
-from data_plane.broker.fetch import fetch_handler, list_offsets, offset_for_leader_epoch
+from data_plane.broker.fetch import (
+    describe_delayed,
+    fetch_handler,
+    list_offsets,
+    offset_for_leader_epoch,
+)
 from data_plane.broker.fetch.open_fetches import OpenFetches
 from data_plane.broker.produce import init_producer_id, produce_handler
 from data_plane.broker.produce.init_producer_id import ProducerIds
@@ -66,6 +71,7 @@ def make_handlers() -> HandlerTable:
         fetch_handler,
         list_offsets,
         offset_for_leader_epoch,
+        describe_delayed,
         init_producer_id,
         group_handlers,
     ):

@@ -32,7 +32,7 @@ from features.delayed.commands import (
 )
 from features.delayed.fold import DelayedMessages
 from features.delayed.hidden import hidden_batch
-from features.delayed.judgement import Judged, judge
+from features.delayed.judgement import COMMANDS_MAX, Judged, judge
 from features.delayed.metrics import DelayedMetrics
 from features.delayed.stored_messages import StoredMessages
 
@@ -80,8 +80,7 @@ class _Judgement:
             if command is not None:
                 commands[index] = command
         try:
-            with closing(StoredMessages(self._log, self._state, self._end_offset)) as messages:
-                self._found = judge(commands, messages)
+            self._found = self._judged(commands)
         except OSError as error:
             if self._log.is_deleted_meanwhile(error):
                 raise AppendError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)) from error
@@ -100,6 +99,18 @@ class _Judgement:
                     NewRecord(record.timestamp, record.key, record.value, record.headers, delta)
                 )
         return hidden_batch(header, stored)
+
+    def _judged(self, commands: dict[int, Command]) -> Judged:
+        """Raises AppendError, LogDirFailure, LogDeleted, OSError."""
+        by_offset = sorted({one.offset for one in commands.values() if one.offset is not None})
+        has_ids = any(one.offset is None for one in commands.values())
+        messages = StoredMessages(
+            self._log, self._state, self._end_offset, None if has_ids else by_offset
+        )
+        with closing(messages):
+            if len(commands) <= COMMANDS_MAX:
+                messages.look_up(by_offset)
+            return judge(commands, messages)
 
     def _stored(self, command: Command, index: int, delta: int) -> NewRecord:
         """What is stored of it; nobody reads what else it has."""

@@ -17,7 +17,7 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from data_plane.broker.pending_messages import (
@@ -114,16 +114,27 @@ class _View:
         return Page(found, None)
 
     def positions(self, wanted: Wanted, looked_max: int) -> Page:
-        if wanted.filter:
-            page = self.page(wanted, looked_max, _ALL_TIME_MS, looked_max)
-            return Page([one._replace(record=None) for one in page.messages], page.next)
-        found: list[PendingMessage] = []
         with ExitStack() as stack:
-            for due_ms, offset in self._entries(wanted, stack):
-                if len(found) >= looked_max:
-                    return Page(found, found[-1].position)
-                found.append(PendingMessage(Position(due_ms, offset), None))
-        return Page(found, None)
+            entries = list(islice(self._entries(wanted, stack), looked_max + 1))
+        last = None
+        if len(entries) > looked_max:
+            entries.pop()
+            last = Position(*entries[-1])
+        if wanted.filter:
+            passing = self._passing(wanted.filter, sorted(offset for _, offset in entries))
+            entries = [entry for entry in entries if entry[1] in passing]
+        return Page([PendingMessage(Position(*entry), None) for entry in entries], last)
+
+    def _passing(self, filter: str, offsets: list[int]) -> set[int]:
+        """Those of `offsets`, which ascend, that match: so each batch is read once."""
+        matcher = Matcher(parse_filter(filter))
+        originals = Originals(self._log, self._end_offset, offsets)
+        found = set()
+        for offset in offsets:
+            record = _read(originals, offset)
+            if record is not None and _passes(matcher, record):
+                found.add(offset)
+        return found
 
     def _entries(self, wanted: Wanted, stack: ExitStack) -> Iterator[Entry]:
         """In their order; files are open until `stack` is closed."""

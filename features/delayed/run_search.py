@@ -10,8 +10,9 @@ Deliberately absent: which run has what (pending_set.py, names.py).
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from data_plane.log.file_system import Buffer, File, FileSystem
@@ -74,6 +75,27 @@ class RunSearch:
                 break
             count += 1
         return count
+
+    def counts_of(self, entries: Sequence[Entry], start: int) -> Iterator[tuple[Entry, int]]:
+        """How often each stands there, from the `start`-th on, of those that do. They ascend, so
+        that those near each other are found in one chunk."""
+        number, first, chunk = -1, 0, list[Entry]()
+        for entry in entries:
+            if not chunk or chunk[-1] < entry:
+                place = self.place_of(entry, first)
+                if place == self._run.size:
+                    return
+                number = place // CHUNK_ENTRIES
+                first = number * CHUNK_ENTRIES
+                chunk = list(ENTRY.iter_unpack(self._chunk(number)))
+            low, high = bisect_left(chunk, entry), bisect_right(chunk, entry)
+            if high == len(chunk):
+                # It may go on in the next one.
+                count = self.count_of(entry, start)
+            else:
+                count = max(0, first + high - max(start, first + low))
+            if count:
+                yield entry, count
 
     def _chunk(self, number: int) -> bytes:
         found = self._chunks.get(number)

@@ -3,13 +3,14 @@
     due of an offset   near, recent? ─► known
                        its original's time ─► does a run have (time, offset)? ─► that
                        times that it has moved to, by its name ─► does a run have one of these?
+    of many offsets    all originals, batch by batch ─► (time, offset), sorted ─► each run once
 
 In a worker thread. What cannot be read now refuses the batch with an error that clients try again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from data_plane.log.errors import AppendError, LogDeleted, LogDirFailure, LogError, OffsetOutOfRange
@@ -29,13 +30,22 @@ OVER_FOUND_MAX: Final = 16
 
 
 class StoredMessages:
-    """To be closed. `end_offset`: where the log ended when the fold was so."""
+    """To be closed. `end_offset`: where the log ended when the fold was so. With `offsets`, which
+    ascend, nothing is asked about others."""
 
-    def __init__(self, log: Log, state: FoldState, end_offset: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        state: FoldState,
+        end_offset: int,
+        offsets: Sequence[int] | None = None,
+    ) -> None:
         fs = log.log_directory.fs
         self._state = state
         self._end_offset = end_offset
-        self._originals = Originals(log, end_offset)
+        self._originals = Originals(log, end_offset, offsets)
+        # Of those that were looked up together, and are in runs at their first time.
+        self._in_runs: dict[int, int] = {}
         pending = state.pending
         horizon_ms = None if pending.horizon is None else pending.horizon[0]
         self._first_due_ms = min(pending.near.values(), default=horizon_ms)
@@ -55,11 +65,39 @@ class StoredMessages:
         if self._names is not None:
             self._names.close()
 
+    def look_up(self, offsets: Iterable[int]) -> None:
+        """Look these up together, which is faster than one by one. Raises AppendError, OSError."""
+        pending = self._state.pending
+        entries: list[Entry] = []
+        for offset in offsets:
+            in_memory = offset in pending.near or offset in pending.recent
+            if in_memory or offset in pending.done or not self._may_be_in_runs(offset):
+                continue
+            record = self._message(offset)
+            if record is not None:
+                entries.append((_first_due_ms(record), offset))
+        left = {entry: pending.stale.get(entry, 0) for entry in sorted(entries)}
+        for (run, start), search in zip(pending.runs, self._searches, strict=True):
+            within = [
+                (due_ms, offset)
+                for due_ms, offset in left
+                if run.key_min <= due_ms <= run.key_max
+                and run.offset_min <= offset <= run.offset_max
+            ]
+            for entry, count in search.counts_of(within, start):
+                left[entry] -= count
+                if left[entry] < 0:
+                    due_ms, offset = entry
+                    self._in_runs[offset] = due_ms
+                    del left[entry]
+
     # The port
 
     def due_ms(self, offset: int) -> int | None:
         pending = self._state.pending
         found = pending.near.get(offset, pending.recent.get(offset))
+        if found is None:
+            found = self._in_runs.get(offset)
         if found is not None:
             return found
         if offset in pending.done or not self._may_be_in_runs(offset):

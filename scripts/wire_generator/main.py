@@ -17,6 +17,7 @@ from scripts.wire_generator.kafka_jar import differences
 from scripts.wire_generator.kio_source import load_apis, load_messages
 from scripts.wire_generator.model import Api, Message
 from scripts.wire_generator.naming import snake_case
+from scripts.wire_generator.own_apis import OWN_APIS, OWN_MESSAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = ROOT / "data_plane" / "wire" / "messages"
@@ -24,14 +25,15 @@ MESSAGES = ROOT / "data_plane" / "wire" / "messages"
 
 def generate() -> dict[str, str]:
     """File name to unformatted source, for every file of the messages package."""
-    apis = load_apis()
+    apis = [*load_apis(), *OWN_APIS]
+    messages = [*load_messages(), *OWN_MESSAGES]
     files = {
         "__init__.py": '"""Message classes and their codecs, one module per message. Written by '
         'scripts/generate_wire;\ndo not edit."""\n',
         "api_table.py": _write_api_table(apis),
-        "entity_types.py": _write_entity_types(load_messages()),
+        "entity_types.py": _write_entity_types(messages),
     }
-    for message in load_messages():
+    for message in messages:
         files[f"{message.module}.py"] = write_module(message)
     return files
 
@@ -49,7 +51,7 @@ def _write_api_table(apis: list[Api]) -> str:
         "",
         "",
         "class ApiKey(IntEnum):",
-        '    """Kafka\'s API keys, those that have codecs here."""',
+        '    """Kafka\'s keys of APIs that have codecs here; from 20000 on our own."""',
         "",
     ]
     lines += [f"    {snake_case(api.name).upper()} = {api.key}" for api in apis]

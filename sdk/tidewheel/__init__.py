@@ -10,6 +10,7 @@ from tidewheel.admin import Admin, PartitionLag, RetryPause
 from tidewheel.app import App
 from tidewheel.client import Client
 from tidewheel.consumer import Consumer
+from tidewheel.delayed import CalendarEntry, CancelOutcome, CancelSummary, DelayedMessages
 from tidewheel.errors import TidewheelError
 from tidewheel.headers import DELAY_LEVELS
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
@@ -22,17 +23,22 @@ from tidewheel.serialization import from_json, from_text, to_json
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from tidewheel.subscriber_options import RetryInPlace
 from tidewheel.subscriptions import Subscription
+from tidewheel.transport.port import PendingMessage
 
 __all__ = [
     "DELAY_LEVELS",
     "Admin",
     "App",
+    "CalendarEntry",
+    "CancelOutcome",
+    "CancelSummary",
     "Client",
     "ClientSettings",
     "Consumer",
     "ConsumerInterceptor",
     "ConsumerSettings",
     "DeadLetter",
+    "DelayedMessages",
     "Delays",
     "Delivery",
     "Exponential",
@@ -40,6 +46,7 @@ __all__ = [
     "Linear",
     "Message",
     "PartitionLag",
+    "PendingMessage",
     "ProducerInterceptor",
     "ProducerRecord",
     "ProducerSettings",

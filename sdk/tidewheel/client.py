@@ -13,6 +13,7 @@ from tidewheel.admin import Admin
 from tidewheel.commands import Commands
 from tidewheel.consumer import Consumer
 from tidewheel.consumer_options import Commit, ConsumerOptions, RebalanceCallback, Start
+from tidewheel.delayed import DelayedMessages
 from tidewheel.errors import ClientClosed, ConfigurationError, NotAuthorized
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
 from tidewheel.leaderless import Reasons, raise_if_stalled
@@ -183,8 +184,19 @@ class Client:
                 f"partitioner={chosen!r}", hint='Use "hash", "random" or a function'
             )
         return Topic(
-            self._ready_sender, self._opened_sender, name, chosen, key_serializer, value_serializer
+            self._ready_sender,
+            self._opened_sender,
+            name,
+            chosen,
+            key_serializer,
+            value_serializer,
+            self._delayed_in,
         )
+
+    def _delayed_in(self, topic: str) -> DelayedMessages:
+        self._require_open()
+        assert self._commands is not None, "the client is open"
+        return DelayedMessages(topic, self._transport, self._commands.cancel)
 
     async def raise_if_stalled(self, topic: str, sending: Coroutine[Any, Any, T]) -> T:
         """For programs with somebody who waits: what `sending`, e.g. a `send_many`, returns, unless

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from tidewheel.delayed import DelayedMessages
 from tidewheel.errors import (
     BatchSendFailed,
     ConfigurationError,
@@ -63,8 +64,10 @@ class Topic:
         partitioner: Partitioner,
         key_serializer: Serializer | None,
         value_serializer: Serializer | None,
+        delayed_in: Callable[[str], DelayedMessages],
     ) -> None:
         self.name = name
+        self._delayed_in = delayed_in
         self._sender = sender
         self._opened_sender = opened_sender
         self._choose = random_partition if partitioner == "random" else partitioner
@@ -73,6 +76,11 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r})"
+
+    @property
+    def delayed(self) -> DelayedMessages:
+        """Its delayed messages that are not due yet: list, count, cancel."""
+        return self._delayed_in(self.name)
 
     async def send(
         self,

@@ -40,6 +40,7 @@ from tidewheel.serialization import Deserializer, Serializer, encode_plain
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from tidewheel.sync_admin import Admin, Call
 from tidewheel.sync_consumer import Consumer
+from tidewheel.sync_delayed import DelayedMessages
 from tidewheel.transport.port import Transport
 
 __all__ = ["Admin", "Client", "Consumer", "Topic"]
@@ -240,6 +241,11 @@ class Topic:
             await receipt.cancel()
 
         self._call(cancel())
+
+    @property
+    def delayed(self) -> DelayedMessages:
+        """Its delayed messages that are not due yet: list, count, cancel."""
+        return DelayedMessages(self._inner.delayed, self._call)
 
     def enqueue(self, value: Any = None, **record: Any) -> Delivery:
         """Queue one message, waiting for room only; `flush`, then look at the delivery."""

@@ -17,7 +17,12 @@ from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.cell.metadata_writer import MetadataWriter
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
-from data_plane.broker.fetch import fetch_handler, list_offsets, offset_for_leader_epoch
+from data_plane.broker.fetch import (
+    describe_delayed,
+    fetch_handler,
+    list_offsets,
+    offset_for_leader_epoch,
+)
 from data_plane.broker.fetch.open_fetches import OpenFetches
 from data_plane.broker.produce import init_producer_id, produce_handler
 from data_plane.broker.produce.init_producer_id import ProducerIds
@@ -108,6 +113,7 @@ def _hot_handlers() -> HandlerTable:
         fetch_handler,
         list_offsets,
         offset_for_leader_epoch,
+        describe_delayed,
         init_producer_id,
     ):
         module.register(handlers)

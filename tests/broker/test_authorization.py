@@ -43,6 +43,7 @@ from data_plane.wire.messages.delete_acls_request import DeleteAclsFilter, Delet
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
 from data_plane.wire.messages.describe_acls_request import DescribeAclsRequest
 from data_plane.wire.messages.describe_client_quotas_request import DescribeClientQuotasRequest
+from data_plane.wire.messages.describe_delayed_request import DescribeDelayedRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -163,6 +164,9 @@ def of_records(world: World) -> list[Maker]:
         (ApiKey.METADATA, lambda v: story.named(None) if v else story.named([])),
         (ApiKey.OFFSET_FOR_LEADER_EPOCH, lambda v: story.epoch_ends(*BOTH)),
         (ApiKey.DESCRIBE_PRODUCERS, lambda v: story.producers(*BOTH)),
+        (ApiKey.DESCRIBE_DELAYED, lambda v: DescribeDelayedRequest(topic="x", messages_max=1)),
+        (ApiKey.DESCRIBE_DELAYED, lambda v: DescribeDelayedRequest(topic=HIDDEN)),
+        (ApiKey.DESCRIBE_DELAYED, lambda v: DescribeDelayedRequest(topic="x", is_to_cancel=True)),
         (ApiKey.DESCRIBE_TOPIC_PARTITIONS, lambda v: story.pages(*BOTH)),
         (ApiKey.DESCRIBE_TOPIC_PARTITIONS, lambda v: story.pages()),
         (ApiKey.INIT_PRODUCER_ID, lambda v: InitProducerIdRequest(transactional_id="t")),

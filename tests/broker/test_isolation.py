@@ -37,6 +37,7 @@ from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
 from data_plane.wire.messages.describe_acls_request import DescribeAclsRequest
 from data_plane.wire.messages.describe_client_quotas_request import DescribeClientQuotasRequest
 from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
+from data_plane.wire.messages.describe_delayed_request import DescribeDelayedRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -189,6 +190,7 @@ REQUESTS: dict[str, Maker] = {
     "OFFSET_FOR_LEADER_EPOCH": lambda v, t: story.epoch_ends(t.topic),
     "INIT_PRODUCER_ID": lambda v, _: InitProducerIdRequest(transactional_id="t"),
     "DESCRIBE_PRODUCERS": lambda v, t: story.producers(t.topic),
+    "DESCRIBE_DELAYED": lambda v, t: DescribeDelayedRequest(topic=t.topic, messages_max=1),
     "DESCRIBE_TOPIC_PARTITIONS of names": lambda v, t: story.pages(t.topic),
     "DESCRIBE_TOPIC_PARTITIONS of all": lambda v, _: story.pages(),
     "CREATE_TOPICS": lambda v, t: story.created(t.topic, "hidden.one", validate_only=True),

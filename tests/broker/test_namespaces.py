@@ -55,6 +55,7 @@ from data_plane.wire.messages.delete_acls_request import DeleteAclsFilter, Delet
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
 from data_plane.wire.messages.describe_acls_request import DescribeAclsRequest
 from data_plane.wire.messages.describe_client_quotas_request import DescribeClientQuotasRequest
+from data_plane.wire.messages.describe_delayed_request import DescribeDelayedRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -421,6 +422,8 @@ def topics_and_records(story: Story) -> UUID:
     ask_all(ApiKey.LIST_OFFSETS, lambda version: listed_offsets("x", HIDDEN))
     ask_all(ApiKey.OFFSET_FOR_LEADER_EPOCH, lambda version: epoch_ends("x", HIDDEN))
     ask_all(ApiKey.DESCRIBE_PRODUCERS, lambda version: producers("x", HIDDEN))
+    ask_all(ApiKey.DESCRIBE_DELAYED, lambda version: DescribeDelayedRequest(topic="x"))
+    ask_all(ApiKey.DESCRIBE_DELAYED, lambda version: DescribeDelayedRequest(topic=HIDDEN))
     ask_all(ApiKey.DELETE_RECORDS, lambda version: deleted_records("x", HIDDEN))
     return topic_id
 

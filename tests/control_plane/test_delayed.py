@@ -73,6 +73,42 @@ def headers(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
     return [{"key": key, "value": {"text": value}} for key, value in pairs]
 
 
+def test_messages_are_sent_with_a_delay(cell: Cell, process: CellProcess) -> None:
+    waiting = Waiting(process)
+    world = waiting.world
+    sent = [
+        {"value": {"text": "later"}, "delay": "90m"},
+        {"value": {"text": "then"}, "deliver_at": waiting.time(0.5)},
+        {"value": {"text": "now"}},
+    ]
+    answer = post(world.rest, world.messages, {"partition": 1, "messages": sent})
+    assert (answer.status_code, answer.json()["base_offset"]) == (201, 6)
+    listed = {one["record"]["value"]["text"]: one for one in waiting.get()["items"]}
+    assert listed["then"]["deliver_at_ms"] == waiting.start_ms + HOUR_MS // 2
+    assert abs(listed["later"]["deliver_at_ms"] - time.time() * 1000 - 90 * 60_000) < 60_000
+    assert "now" not in listed
+    for message, words in (
+        ({"delay": "1h", "deliver_at": waiting.time(1)}, "one of delay and deliver_at"),
+        ({"delay": "soon"}, "does not match"),
+        ({"delay": "0s"}, "at least 1 ms"),
+        ({"delay": "4000d"}, "at most 3652d"),
+        ({"deliver_at": "tomorrow"}, "format"),
+        ({"delay": "1h", "headers": headers(("tw-delay", "2h"))}, "tw-delay"),
+    ):
+        body = {"partition": 1, "messages": [{"value": {"text": "x"}} | message]}
+        refused = post(world.rest, world.messages, body)
+        assert refused.status_code == 422
+        assert words in refused.content.decode(), refused.content
+
+
+def test_a_topic_that_delays_nothing_says_so(cell: Cell, process: CellProcess) -> None:
+    world = World("plain", process)
+    body = {"partition": 1, "messages": [{"value": {"text": "x"}, "delay": "1h"}]}
+    refused = post(world.rest, world.messages, body)
+    assert (refused.status_code, "delays nothing" in refused.content.decode()) == (422, True)
+    assert post(world.rest, world.messages, body | {"messages": []}).status_code == 422
+
+
 def test_what_waits_is_listed_by_time(cell: Cell, process: CellProcess) -> None:
     waiting = Waiting(process)
     assert waiting.offsets() == waiting.offsets(limit=2) == [0, 1, 2, 3, 4, 5]

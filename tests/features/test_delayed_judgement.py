@@ -278,3 +278,11 @@ def test_a_run_is_searched_by_halves(size: int) -> None:
                 assert search.place_of(wanted) == len(before)
                 assert search.count_of(wanted, 0) == entries.count(wanted)
             assert list(search.entries(size // 2)) == entries[size // 2 :]
+            wanted_all = sorted({*entries, (0, 9), (size // 14, 1), (size, size)})
+            for start in {0, 1, size // 3, size - 1, size}:
+                left = entries[start:]
+                counts = {one: left.count(one) for one in wanted_all if one in left}
+                assert dict(search.counts_of(wanted_all, start)) == counts
+                assert dict(search.counts_of(wanted_all[::40], start)) == {
+                    one: counts[one] for one in wanted_all[::40] if one in counts
+                }

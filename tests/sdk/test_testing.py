@@ -40,6 +40,19 @@ async def test_autojump_moves_on_when_nothing_else_happens() -> None:
     assert clock.now_ms() == started_ms + 3_600_000
 
 
+async def test_autojump_does_not_go_further_than_it_may() -> None:
+    clock = VirtualClock(start_ms=0, autojump=True, jump_s_max=60)
+    far = asyncio.create_task(clock.sleep(61))
+    for _ in range(3):
+        await asyncio.wait_for(clock.sleep(0.3), timeout=5)
+    await asyncio.sleep(0.05)
+    assert (clock.now_ms(), far.done()) == (900, False)
+    # From here it is near enough.
+    await asyncio.wait_for(clock.sleep(1), timeout=5)
+    await asyncio.wait_for(far, timeout=5)
+    assert clock.now_ms() == 61_000
+
+
 async def test_failing_sends_and_unknown_topics() -> None:
     broker = MemoryBroker()
     broker.create_topic("t")

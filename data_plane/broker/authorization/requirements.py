@@ -131,6 +131,9 @@ REQUIREMENTS: Final[dict[ApiKey, Requirement]] = {
     ),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _nothing,
     ApiKey.PUSH_TELEMETRY: _nothing,
+    ApiKey.DESCRIBE_DELAYED: Requirement(
+        "READ topic; what is to be cancelled WRITE topic", TOPIC, topic_guards.describe_delayed
+    ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Requirement(
         "DESCRIBE topic, all topics are those", TOPIC, _itself
     ),

@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from data_plane.broker.request.api import RequestContext
+from data_plane.broker.request.guards import Answered
 from data_plane.cell.acls import AclOperation
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_response import CreatePartitionsTopicResult
@@ -17,6 +18,7 @@ from data_plane.wire.messages.delete_records_response import (
 )
 from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from data_plane.wire.messages.delete_topics_response import DeletableTopicResult
+from data_plane.wire.messages.describe_delayed_response import DescribeDelayedResponse
 from data_plane.wire.messages.describe_producers_response import PartitionResponse, TopicResponse
 from data_plane.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -118,6 +120,14 @@ def describe_producers(context: RequestContext, request: Any) -> Verdict:
         return TopicResponse(name=topic.name, partitions=partitions)
 
     return _each_topic(context, request, AclOperation.READ, "topics", refuse)
+
+
+def describe_delayed(context: RequestContext, request: Any) -> Any:
+    """What is to be cancelled needs the right to cancel, as the commands that follow do."""
+    operation = AclOperation.WRITE if request.is_to_cancel else AclOperation.READ
+    if context.may_to_topic(operation, request.topic):
+        return None
+    return Answered(DescribeDelayedResponse(error_code=int(FAILED), error_message=FAILED.message))
 
 
 def create_partitions(context: RequestContext, request: Any) -> Verdict:

@@ -32,6 +32,10 @@ SOFTWARE_NAME_VERSION = 3
 # Below it, clients fail on a feature that may be off: one whose lowest level is 0.
 OPTIONAL_FEATURES_VERSION = 4
 
+# Keys of Tidewheel's own APIs, and what its SDK calls itself.
+FIRST_OWN_KEY = 20_000
+OWN_SOFTWARE_NAME = "tidewheel"
+
 # KIP-511: what a client may call itself.
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -45,12 +49,16 @@ def handle_api_versions(
             return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         context.connection.client_software_name = name
         context.connection.client_software_version = version
+    entries = services.handlers.entries()
+    if context.connection.client_software_name != OWN_SOFTWARE_NAME:
+        # Other clients meet no key that Kafka does not have.
+        entries = [entry for entry in entries if entry.api_key < FIRST_OWN_KEY]
     image = services.image
     # How often something changes in the cell is not for tenants, nor for strangers.
     may_see = context.connection.gate.is_authenticated and context.may_see_cell
     levels = {METADATA_VERSION: image.metadata_level, **image.features}
     return ApiVersionsResponse(
-        api_keys=api_version_items(services.handlers.entries()),
+        api_keys=api_version_items(entries),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, lowest, highest in services.features

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys, those that have codecs here."""
+    """Kafka's keys of APIs that have codecs here; from 20000 on our own."""
 
     PRODUCE = 0
     FETCH = 1
@@ -75,6 +75,7 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    DESCRIBE_DELAYED = 20000
 
 
 API_TABLE: tuple[tuple[ApiKey, str, int, int, int], ...] = (
@@ -142,5 +143,6 @@ API_TABLE: tuple[tuple[ApiKey, str, int, int, int], ...] = (
     (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, 0),
     (ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, 0),
     (ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0),
+    (ApiKey.DESCRIBE_DELAYED, "DescribeDelayed", 0, 0, 0),
 )
 """Key, name, first version, last version, first flexible version (32767: never)."""

@@ -411,6 +411,9 @@ ENTITY_TYPES: Final[dict[str, dict[str, str]]] = {
     "consumer_protocol_assignment": {
         "TopicPartition.topic": "topicName",
     },
+    "describe_delayed_request": {
+        "DescribeDelayedRequest.topic": "topicName",
+    },
 }
 """Message to field to meaning: Kafka's entity types, and what its schemas do not
 mark (scripts/wire_generator/entity_types.py). Strings that do not stand here are

@@ -3,7 +3,8 @@
 `advance` goes from one sleeper's due time to the next, in order, and lets the event loop settle
 after each, so that what a sleeper starts on waking (another sleep, a send) happens at its own
 time and not at the end of the jump. With `autojump` the clock moves to the next due time by
-itself once the loop has been idle for a few real milliseconds.
+itself once the loop has been idle for a few real milliseconds, however far that is, unless
+`jump_s_max` says otherwise: a test with short waits is not carried off to what is due tomorrow.
 """
 
 from __future__ import annotations
@@ -25,11 +26,18 @@ START_MS_DEFAULT: Final = 1_750_000_000_000
 class VirtualClock:
     """Time for tests; see the module."""
 
-    def __init__(self, start_ms: int = START_MS_DEFAULT, *, autojump: bool = False) -> None:
+    def __init__(
+        self,
+        start_ms: int = START_MS_DEFAULT,
+        *,
+        autojump: bool = False,
+        jump_s_max: float | None = None,
+    ) -> None:
         self._now_ms = start_ms
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = count()
         self._autojump = autojump
+        self._jump_ms_max = None if jump_s_max is None else jump_s_max * 1000
         self._jump: asyncio.TimerHandle | None = None
 
     def now_ms(self) -> int:
@@ -93,6 +101,9 @@ class VirtualClock:
         self._jump = None
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
-        if self._sleepers:
+        if not self._sleepers:
+            return
+        ahead_ms = self._sleepers[0][0] - self._now_ms
+        if self._jump_ms_max is None or ahead_ms <= self._jump_ms_max:
             self._wake_next()
             self._schedule_jump(loop)

@@ -87,6 +87,10 @@ class DelayedMessages:
         self._hidden.add(record.offset)
         return True
 
+    def pending(self) -> list[tuple[int, Message]]:
+        """When each is due, and the message as it was sent; the first ones first."""
+        return sorted(self._pending.values(), key=lambda one: (one[0], one[1].offset))
+
     def refusal_of(self, record: Message, now_ms: int) -> str | None:
         """Why a record would be refused now, in the broker's words; None if it would not."""
         try:

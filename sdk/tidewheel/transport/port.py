@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 from tidewheel.message import HeaderValue, Message, TopicPartition
@@ -182,6 +183,55 @@ class DelayedTransport(Protocol):
         """Send records that are commands, a header each, as one batch, and wait until all in-sync
         replicas have it. Which were refused, by their place, and in whose words: with one refused
         none is done. It may send them twice. Raises TopicNotFound, NotAuthorized, and others."""
+
+    async def describe(self, topic: str, partition: int, wanted: WantedDelayed) -> DelayedPage:
+        """What is pending. Needs READ on the topic; what is to be cancelled, WRITE. Raises
+        TopicNotFound, NotAuthorized, Unsupported, and others."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedDelayed:
+    """Messages due in [since_ms, until_ms) behind `after`, of which `filter` matches, up to
+    `messages_max` of them; or, `to_cancel`, their offsets only. And how many are due between each
+    two of `edges_ms`. Values are cut to `value_bytes_max`, 0: not."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    filter: str = ""
+    after: tuple[int, int] | None = None
+    messages_max: int = 0
+    to_cancel: bool = False
+    value_bytes_max: int = 0
+    edges_ms: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMessage:
+    """A message that is not due yet, as it was sent. `is_cut`: its value is longer, or it cannot be
+    read now."""
+
+    deliver_at_ms: int
+    message: Message
+    is_cut: bool = False
+
+    @property
+    def deliver_at(self) -> datetime:
+        """When it is due, in UTC."""
+        return datetime.fromtimestamp(self.deliver_at_ms / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedPage:
+    """`pending_count` of all; up to `uncertain_count` of those counted may be delivered already.
+    `next` is where to go on: (deliver_at_ms, offset), None when nothing is behind."""
+
+    pending_count: int
+    uncertain_count: int
+    first_ms: int | None
+    counts: list[int]
+    messages: list[PendingMessage]
+    offsets: list[int]
+    next: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)

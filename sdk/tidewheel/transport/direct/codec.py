@@ -21,12 +21,15 @@ PRODUCE: Final = 0
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
+# Tidewheel's own.
+DESCRIBE_DELAYED: Final = 20_000
 # As each is asked here; the handshake is the only one that is not flexible.
 VERSIONS: Final[dict[ApiKey, int]] = {
     PRODUCE: 9,
     SASL_HANDSHAKE: 1,
     API_VERSIONS: 3,
     SASL_AUTHENTICATE: 2,
+    DESCRIBE_DELAYED: 0,
 }
 NOT_FLEXIBLE: Final = frozenset({SASL_HANDSHAKE})
 # Its answers have the old header: who asks does not know yet what the broker speaks.

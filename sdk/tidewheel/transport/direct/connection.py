@@ -11,6 +11,7 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -110,6 +111,8 @@ class DirectConnection:
             answer.set_result(reader)
 
     def _break(self, why: str) -> None:
+        if self._broken is not None:
+            return
         self._broken = BrokerUnreachable(f"The connection to {self.address} has ended: {why}")
         self._writer.close()
         while self._waiting:
@@ -120,7 +123,10 @@ class DirectConnection:
     async def close(self) -> None:
         """Who waits for an answer gets BrokerUnreachable."""
         self._listening.cancel()
-        await asyncio.wait([self._listening])
+        # A task that has not begun yet ends without having done anything.
+        self._break("it was closed")
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
     async def learn_versions(self) -> None:
         """Say who asks, and hear what the broker answers. Raises Unsupported."""
