@@ -75,14 +75,17 @@ class Refused(Exception):
 
 
 class Judged(NamedTuple):
-    """What follows from each command, by the index of its record."""
+    """What follows from each command, by the index of its record. The messages at `as_they_are` are
+    due already when some commands want them to be."""
 
     facts: dict[int, tuple[Fact, ...]]
+    as_they_are: frozenset[int] = frozenset()
 
     @property
     def offsets(self) -> set[int]:
         """Of all messages that are concerned."""
-        return {fact.offset for facts in self.facts.values() for fact in facts}
+        changed = {fact.offset for facts in self.facts.values() for fact in facts}
+        return changed | self.as_they_are
 
 
 def judge(commands: Mapping[int, Command], messages: Messages) -> Judged:
@@ -118,7 +121,7 @@ def judge(commands: Mapping[int, Command], messages: Messages) -> Judged:
             len(problems),
             lambda: problems[:PROBLEMS_MAX],
         )
-    return Judged(facts)
+    return Judged(facts, frozenset(so_far.as_they_are))
 
 
 class _SoFar:
@@ -128,6 +131,7 @@ class _SoFar:
         self._messages = messages
         self._due_ms: dict[int, int | None] = {}
         self._said: set[int] = set()
+        self.as_they_are: set[int] = set()
 
     def take(self, command: Command, facts: Sequence[Fact]) -> None:
         if facts:
@@ -180,6 +184,7 @@ def _facts(command: Command, so_far: _SoFar) -> tuple[Fact, ...]:
         raise Refused(_why_not(command, offsets, so_far))
     if command.due_ms is None:
         return tuple(Fact(offset, due_ms) for offset, due_ms in pending)
+    so_far.as_they_are.update(offset for offset, due_ms in pending if due_ms == command.due_ms)
     return tuple(
         Fact(offset, due_ms, command.due_ms, so_far.message_id(offset))
         for offset, due_ms in pending

@@ -295,6 +295,29 @@ def test_who_is_in_the_log_first_has_won() -> None:
     assert (values == []) is (part.error_code == ErrorCode.NONE)
 
 
+def test_a_command_that_would_change_nothing_is_judged_again_when_its_message_has_changed() -> None:
+    player = DelayedPlayer()
+    due_ms = NOW_MS + 60_000
+    assert player.append((b"later", (DELIVER_AT, b"%d" % due_ms))).error_code == ErrorCode.NONE
+    headers = (RESCHEDULE_OFFSET, b"0"), (DELIVER_AT, b"%d" % due_ms)
+    pending = player.produce(
+        "orders", [], batch=build_batch([NewRecord(NOW_MS, None, b"", headers)])
+    )
+    player.executor.run_one()
+    player.services.wakes.run(player.now_ms)
+    # It is judged, which the loop has not heard of when the message is cancelled.
+    player.executor.run_one()
+    cancel = (CANCEL_OFFSET, b"0"), (b"tw-cancelled", b"0:%d" % due_ms), (b"tw-judged-at", b"1")
+    stored = build_batch([NewRecord(NOW_MS, None, None, cancel)], base_offset=1, attributes=1 << 7)
+    for header in iter_batch_headers(stored, 0, len(stored)):
+        player.orders.log.fold(DelayedMessages).apply(StoredBatch(header, stored))
+    player.pass_ms(1)
+    player.pass_ms(1)
+    ((part,),) = (topic.partition_responses for topic in pending.response.responses)
+    assert part.error_code == ErrorCode.INVALID_RECORD
+    assert "too late: the message is cancelled" in part.error_message
+
+
 def test_a_delivery_in_the_making_is_dropped_when_its_message_is_cancelled_or_moved() -> None:
     player = DelayedPlayer()
     for value in (b"cancelled", b"moved", b"kept"):
