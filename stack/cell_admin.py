@@ -138,6 +138,17 @@ class CellAdmin:
         request = operations.DeletedTopicRequest(tenant=tenant, name=name)
         self._call(self._operations.PurgeTopic, request)
 
+    def begin_redrive(self, request: operations.BeginRedriveRequest) -> operations.RedriveResponse:
+        """Its failure is the broker's word, for example that it does not lead the partition."""
+        answer: operations.RedriveResponse = self._call(self._operations.BeginRedrive, request)
+        return answer
+
+    def redrives(self, request: operations.ListRedrivesRequest) -> operations.ListRedrivesResponse:
+        """See begin_redrive."""
+        answer: operations.ListRedrivesResponse
+        answer = self._call(self._operations.ListRedrives, request)
+        return answer
+
     @staticmethod
     def _check(result: messages.Result, what: str) -> None:
         if result.outcome not in _DONE:

@@ -7,6 +7,9 @@
 Which those are is said here in Python, before they are sent. At the end each that was declined has
 to have come as often as this says, each time as the next attempt, and to be either paid or in the
 dead-letter topic, once. A message that is read again after a rebalance is the same delivery.
+
+Then the handler is mended, and the dead letters are put back (redrive.py): each has to come once
+more, and is paid. Without an operator to ask they stay where they are.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +34,9 @@ from stack.demo.ledger import percentile
 ATTEMPTS: Final = 3
 DELAY_S: Final = 1.0
 POLICY: Final = Fixed(f"{DELAY_S:g}s", attempts=ATTEMPTS)
+REDRIVEN_HEADER: Final = "tw-redriven"
+Redrive = Callable[[str, Sequence[int], str], Awaitable[int]]
+"""Puts letters of these partitions of a topic back, by their reason; how many those were."""
 REASON: Final = "the flight was cancelled"
 LATE_MINUTES: Final = 180
 LOOK_UP_S: Final = 0.1
@@ -53,11 +59,13 @@ class DeclinedOutcome:
     wrong_attempts: int
     dead_twice: int
     early: int
+    redriven: int
+    not_redriven: int
     lateness_ms: dict[str, float]
 
     @property
     def is_good(self) -> bool:
-        return not (self.unaccounted or self.wrong_attempts or self.dead_twice or self.early)
+        return not any(faults_of(self).values())
 
 
 def deliveries_of(value: bytes) -> int:
@@ -95,6 +103,10 @@ class Declined:
         self._nacked_at_ms: dict[tuple[int, int], int] = {}
         self._late_ms: list[float] = []
         self._dead: Counter[int] = Counter()
+        self._dead_partitions: set[int] = set()
+        # What was put back, by row, and how many the brokers say that were.
+        self._again: Counter[int] = Counter()
+        self._put_back: int | None = None
 
     def book(self, flight: Flight) -> None:
         """It is about to be sent."""
@@ -118,7 +130,7 @@ class Declined:
                 await asyncio.sleep(NACK_AGAIN_S)
             else:
                 break
-        return [one for one in batch if one.attempt == 1]
+        return [one for one in batch if one.attempt == 1 and not _is_redriven(one)]
 
     def _is_declined(self, message: Message) -> bool:
         deliveries = deliveries_of(message.value)
@@ -128,26 +140,42 @@ class Declined:
         if place not in self._places:
             self._places.add(place)
             self._note(_row_of(message), message)
+        if _is_redriven(message):
+            return False
         return _CANCELLED in message.value or message.attempt < deliveries
 
     def _note(self, row: int, message: Message) -> None:
+        if _is_redriven(message):
+            self._again[row] += 1
+            return
         self._attempts.setdefault(row, []).append(message.attempt)
         nacked_at_ms = self._nacked_at_ms.get((row, message.attempt - 1))
         if nacked_at_ms is not None:
             self._late_ms.append(message.timestamp_ms - nacked_at_ms - 1000 * DELAY_S)
 
     async def finish(
-        self, client: Client, stalled_s: float, check: Callable[[], None]
+        self,
+        client: Client,
+        stalled_s: float,
+        check: Callable[[], None],
+        redrive: Redrive | None = None,
     ) -> DeclinedOutcome:
-        """When all are paid or dead letters, or nothing has happened for so long. Raises what
-        `check` raises."""
-        await self._until_all_have_come(stalled_s, check)
+        """When all are paid or dead letters, or nothing has happened for so long; and what
+        `redrive` puts back is paid. Raises what `check` and `redrive` raise."""
+        deliveries = sum(self._expected.values())
+        await self._until_so_many_have_come(deliveries, stalled_s, check)
         if any(deliveries == ATTEMPTS for deliveries in self._expected.values()):
             await self._read_dead_letters(client, stalled_s)
+            if redrive is not None and self._dead:
+                partitions = sorted(self._dead_partitions)
+                self._put_back = await redrive(self._dead_letters, partitions, REASON)
+                deliveries += self._put_back
+                await self._until_so_many_have_come(deliveries, stalled_s, check)
         return self._outcome()
 
-    async def _until_all_have_come(self, stalled_s: float, check: Callable[[], None]) -> None:
-        deliveries = sum(self._expected.values())
+    async def _until_so_many_have_come(
+        self, deliveries: int, stalled_s: float, check: Callable[[], None]
+    ) -> None:
         came, since_s = -1, time.perf_counter()
         while len(self._places) < deliveries and time.perf_counter() - since_s < stalled_s:
             await asyncio.sleep(LOOK_UP_S)
@@ -176,6 +204,7 @@ class Declined:
         letter = dead_letter_of(message)
         if letter is not None and letter.reason == REASON and letter.attempts == ATTEMPTS:
             self._dead[_row_of(message)] += 1
+            self._dead_partitions.add(message.partition)
 
     def _outcome(self) -> DeclinedOutcome:
         late_ms = sorted(self._late_ms)
@@ -195,8 +224,23 @@ class Declined:
             ),
             dead_twice=sum(count > 1 for count in self._dead.values()),
             early=sum(late < 0 for late in late_ms),
+            redriven=len(self._again),
+            not_redriven=self._count_not_redriven(),
             lateness_ms={n: percentile(late_ms, f) for n, f in names.items() if late_ms},
         )
+
+    def _count_not_redriven(self) -> int:
+        """Those that were to be put back and did not come, or came twice; and how many the brokers
+        have miscounted."""
+        if self._put_back is None:
+            return self._again.total()
+        each_once = Counter(dict.fromkeys(self._dead, 1))
+        differing = (self._again - each_once) + (each_once - self._again)
+        return differing.total() + abs(self._put_back - len(self._dead))
+
+
+def _is_redriven(message: Message) -> bool:
+    return message.header(REDRIVEN_HEADER) is not None
 
 
 def _row_of(message: Message) -> int:
@@ -213,7 +257,11 @@ def rows_of(outcome: DeclinedOutcome) -> list[tuple[str, str]]:
             f"{outcome.declined:,} payments declined, {outcome.retries:,} deliveries again after "
             f"{DELAY_S:g} s: {outcome.paid:,} paid then; late by {late}",
         ),
-        ("dead letters", f"{outcome.dead:,} after {ATTEMPTS} attempts: {REASON}"),
+        (
+            "dead letters",
+            f"{outcome.dead:,} after {ATTEMPTS} attempts: {REASON}; {outcome.redriven:,} put back "
+            "by a redrive, and paid",
+        ),
     ]
 
 
@@ -224,4 +272,5 @@ def faults_of(outcome: DeclinedOutcome) -> dict[str, int]:
         "with other attempts": outcome.wrong_attempts,
         "dead letters twice": outcome.dead_twice,
         "again too early": outcome.early,
+        "not put back once": outcome.not_redriven,
     }

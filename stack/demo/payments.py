@@ -23,7 +23,7 @@ from tidewheel import Client, ProducerRecord
 from tidewheel.errors import InvalidRequest
 from tidewheel.subscriptions import HEADERS_PROPERTY
 
-from stack.demo.declined import POLICY, Declined, DeclinedOutcome
+from stack.demo.declined import POLICY, Declined, DeclinedOutcome, Redrive
 from stack.demo.declined import faults_of as declined_faults
 from stack.demo.declined import rows_of as declined_rows
 from stack.demo.flights import Flight
@@ -110,7 +110,9 @@ class Payments:
             self._wanted_rows.append(flight.row)
         return record
 
-    async def finish(self, client: Client, stalled_s: float) -> PaymentsOutcome | None:
+    async def finish(
+        self, client: Client, stalled_s: float, redrive: Redrive | None = None
+    ) -> PaymentsOutcome | None:
         """When all have come, or none has for so long; None where there is no such group."""
         group, ledger = self._group, self._ledger
         if group is None:
@@ -121,7 +123,7 @@ class Payments:
             group.check()
             if ledger.received != received:
                 received, since_s = ledger.received, time.perf_counter()
-        declined = await self._declined.finish(client, stalled_s, group.check)
+        declined = await self._declined.finish(client, stalled_s, group.check, redrive)
         await group.stop()
         counted = sum(map(self._plain.has_received, self._wanted_rows))
         return PaymentsOutcome(FILTER, counted, ledger.verdict(), declined)

@@ -45,6 +45,7 @@ from tidewheel.settings import ClientSettings
 
 from stack.broker_process import Stopped
 from stack.control_plane import FIRST_PERSON, first_password
+from stack.demo.declined import Redrive
 from stack.demo.departures import Departures
 from stack.demo.flights import FLIGHTS_COUNT, Flight, data_file, read_flights
 from stack.demo.group import Group
@@ -52,6 +53,7 @@ from stack.demo.ledger import Ledger, percentile
 from stack.demo.neighbour import Neighbour
 from stack.demo.outage import Outage, Pulse
 from stack.demo.payments import FILTER, Payments
+from stack.demo.redrive import Redriver
 from stack.demo.report import Outcome, Reporter, as_json
 from stack.demo.tenants import DemoTenant, make_tenant
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
@@ -93,7 +95,10 @@ def run_demo(partitions: int, brokers: int, bootstrap: str | None, *, as_json: b
         outage = None
         if supervisor is not None and brokers >= BROKERS_TO_LOSE_ONE:
             outage = Outage(supervisor, reporter.say)
-        demo = Demo(bootstrap or "", partitions, source, reporter, outage, tenants)
+        redrive = None
+        if supervisor is not None and tenants is not None:
+            redrive = Redriver(supervisor, tenants[0], STALLED_S).redrive
+        demo = Demo(bootstrap or "", partitions, source, reporter, outage, tenants, redrive)
         try:
             outcome = asyncio.run(_supervised(demo, signals, supervisor))
         except asyncio.CancelledError:
@@ -221,8 +226,10 @@ class Demo:
         reporter: Reporter,
         outage: Outage | None,
         tenants: tuple[DemoTenant, DemoTenant] | None = None,
+        redrive: Redrive | None = None,
     ) -> None:
         self._tenants = tenants
+        self._redrive = redrive
         self._bootstrap = bootstrap if tenants is None else tenants[0].url
         self._partitions = partitions
         self._source = source
@@ -301,7 +308,7 @@ class Demo:
         async with self._client("demo-paced", ProducerSettings.latency()) as paced_client:
             await self._send_paced(paced_client, flights)
         await self._until(group, lambda: self._ledger.received >= self._ledger.sent)
-        payments = await self._payments.finish(client, STALLED_S)
+        payments = await self._payments.finish(client, STALLED_S, self._redrive)
         departures = await self._departures.finish(STALLED_S)
         await group.stop()
         lag = await client.admin.lag(group.name)

@@ -37,11 +37,12 @@ GRANTS: Final = (("manager", "topic"), ("consumer", "group"))
 
 @dataclass(frozen=True, slots=True)
 class DemoTenant:
-    """`url` is what a client connects with: it has a key. `made_s` is from signing up to the last
-    part being ready."""
+    """`url` is what a client connects with: it has a key, of the account whose principal brokers
+    know. `made_s` is from signing up to the last part being ready."""
 
     slug: str
     url: str
+    principal: str
     made_s: float
 
 
@@ -86,7 +87,7 @@ def make_tenant(
         raise StackError(f"The tenant {slug} could not be made: {error}") from error
     login, secret = quote(key["login"], safe=""), quote(key["secret"], safe="")
     url = f"tidewheel://{login}:{secret}@{servers}"
-    return DemoTenant(slug, url, time.perf_counter() - started_s)
+    return DemoTenant(slug, url, f"User:{account['id']}", time.perf_counter() - started_s)
 
 
 class _Parts:

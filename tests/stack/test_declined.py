@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tidewheel import Message
 from tidewheel.consumer import Consumer
-from tidewheel.testing import MemoryBroker, VirtualClock
+from tidewheel.testing import Letters, MemoryBroker, VirtualClock
 
 from stack.demo.declined import (
     ATTEMPTS,
@@ -30,6 +30,7 @@ def outcome_of(
     seen: Callable[[Sequence[Message]], Sequence[Message]] = lambda batch: batch,
     sent: Sequence[Flight] = FLIGHTS,
     meddle: Callable[[MemoryBroker], None] = lambda broker: None,
+    redriven: Callable[[MemoryBroker, str], int] | None = None,
 ) -> tuple[DeclinedOutcome, list[bytes]]:
     """After what is sent has been handled, with `seen` of each batch; and what came first."""
 
@@ -57,7 +58,16 @@ def outcome_of(
             while broker.clock.now_ms() < deadline_ms:
                 await broker.clock.sleep(1)
             meddle(broker)
-            outcome = await declined.finish(client, 0.0, lambda: None)
+
+            async def redrive(topic: str, partitions: Sequence[int], reason: str) -> int:
+                assert (topic, partitions) == (f"{SUBSCRIPTION}.dlq", [0])
+                assert redriven is not None
+                moved = redriven(broker, reason)
+                await broker.clock.sleep(5)
+                return moved
+
+            putting_back = None if redriven is None else redrive
+            outcome = await declined.finish(client, 0.0, lambda: None, putting_back)
             consumer.stop()
             await task
             return outcome, first
@@ -95,3 +105,25 @@ def test_a_dead_letter_too_many_is_blamed() -> None:
 
     outcome, _ = outcome_of(meddle=twice)
     assert (outcome.is_good, outcome.dead_twice) == (False, 1)
+
+
+def test_dead_letters_that_are_put_back_are_paid() -> None:
+    outcome, first = outcome_of(redriven=lambda broker, reason: put_back(broker, reason))
+    assert first == [CANCELLED, LATE, ON_TIME]
+    assert (outcome.is_good, outcome.dead, outcome.redriven) == (True, 1, 1)
+    assert "1 put back" in rows_of(outcome)[1][1]
+
+
+def test_what_is_put_back_and_does_not_come_or_comes_twice_is_blamed() -> None:
+    lost, _ = outcome_of(redriven=lambda _broker, _reason: 1)
+    assert (lost.is_good, lost.not_redriven) == (False, 1)
+    twice, _ = outcome_of(
+        redriven=lambda broker, reason: (
+            put_back(broker, reason) and put_back(broker, reason, again=True)
+        )
+    )
+    assert (twice.is_good, twice.not_redriven) == (False, 1)
+
+
+def put_back(broker: MemoryBroker, reason: str, *, again: bool = False) -> int:
+    return broker.redrive(SUBSCRIPTION, Letters(reason=reason, again=again)).moved

@@ -88,8 +88,9 @@ def test_every_flight_arrives_as_sent_in_order(scratch: Path) -> None:
     assert declined["declined"] == CANCELLED_COUNT + LATE_COUNT
     assert (declined["paid"], declined["dead"]) == (LATE_COUNT, CANCELLED_COUNT)
     assert declined["retries"] == LATE_COUNT + (ATTEMPTS - 1) * CANCELLED_COUNT
-    faults = ("unaccounted", "wrong_attempts", "dead_twice", "early")
-    assert [declined[fault] for fault in faults] == [0, 0, 0, 0]
+    assert declined["redriven"] == CANCELLED_COUNT
+    faults = ("unaccounted", "wrong_attempts", "dead_twice", "early", "not_redriven")
+    assert [declined[fault] for fault in faults] == [0, 0, 0, 0, 0]
     departures = outcome["departures"]
     assert departures["sent"] == departures["received"] == DEPARTURES_COUNT
     assert (departures["early"], departures["repeated"]) == (0, 0)
