@@ -418,6 +418,15 @@ def maybe_roll(log: LogState, wall_ms: int) -> bool:
     return True
 
 
+def awaits_checkpoint_of_folded(log: LogState) -> bool:
+    """Whether a sealed segment has so many records for folds that its directory's checkpoint is not
+    to wait: a recovery looks at them until that says that they are synced."""
+    segments = log.segments
+    if len(segments) < 2 or segments[-2].folded_count < FOLDED_RECORDS_MAX:
+        return False
+    return log.checkpointed_recovery_point < segments[-2].next_offset <= log.recovery_point
+
+
 def _without_far_gaps(headers: list[BatchHeader], log_end: int) -> list[list[BatchHeader]]:
     """The batches in pieces that one segment can hold each. Compaction at the leader may leave two
     neighbours further apart than that."""

@@ -33,6 +33,7 @@ from data_plane.log.held_records import awaits_flush
 from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.lanes import Job, Lane
 from data_plane.log.log import Log
+from data_plane.log.log_appends import awaits_checkpoint_of_folded
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.log.retention import segment_deletion_job
@@ -294,6 +295,8 @@ class Maintenance:
         """Roll one log, and collect what it has to make, to remove and to flush."""
         directory = log.log_directory
         log.maybe_roll(wall_ms)
+        if awaits_checkpoint_of_folded(log):
+            self._checkpoint_due_ms = now_ms
         if log.pending_deletion and ("segment deletion", log) not in self._in_flight:
             deletion = segment_deletion_job(log, now_ms)
             if deletion is not None:

@@ -468,3 +468,24 @@ def test_a_segment_rolls_before_a_recovery_has_too_many_records_to_look_at(
             one.open()
     starts = [segment.base_offset for segment in one.log.segments]
     assert starts == ([0, 12] if flags else [0])
+
+
+def test_a_recovery_begins_behind_what_was_rolled_and_synced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The directory's checkpoint does not wait for its minute."""
+    monkeypatch.setattr(log_appends, "FOLDED_RECORDS_MAX", 10)
+    one = DelayedLog(segment_bytes=1 << 20)
+    recovery_points, sequences = [], []
+    for _ in range(12):
+        header = (DELIVER_AT_HEADER, b"%d" % (one.now_ms + 1_000_000))
+        one._append([NewRecord(one.now_ms, None, b"", (header,))] * 3, HIDDEN_FLAG)
+        for _ in range(3):
+            one.now_ms += 1_000
+            for job in one.manager.tick(one.now_ms):
+                job.run()
+                job.finish()
+        recovery_points.append(one.log.checkpointed_recovery_point)
+        sequences.append(one.manager.directories[0].checkpoint_sequence)
+    assert recovery_points == [0] * 3 + [12] * 4 + [24] * 4 + [36]
+    assert len(set(sequences)) == 4, "one after each roll, beside the first"
