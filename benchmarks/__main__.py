@@ -3,8 +3,8 @@
 partitions, `bench calls` counts function calls, `bench reconnects` has thousands of clients log in
 at once, `bench neighbours` has one tenant disturb another, `bench subscriptions` measures filters
 and their index, `bench selective` compares readers of one record in a hundred, `bench delays`
-measures delayed messages, `bench retries` messages that come back, `bench control-plane` the stack
-with its control plane."""
+measures delayed messages, `bench retries` messages that come back, `bench redrives` dead letters
+that are put back, `bench control-plane` the stack with its control plane."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from benchmarks import (
     many_partitions,
     neighbours,
     reconnects,
+    redrives,
     retries,
     secure,
     selective,
@@ -35,6 +36,7 @@ OTHERS = {
     "partitions": many_partitions.main,
     "neighbours": neighbours.main,
     "reconnects": reconnects.main,
+    "redrives": redrives.main,
     "retries": retries.main,
     "secure": secure.main,
     "selective": selective.main,

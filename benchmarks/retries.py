@@ -38,7 +38,7 @@ KILLED_MESSAGES: Final = 20
 SETTINGS: Final = {"log.flush.offset.checkpoint.interval.ms": "200"}
 
 
-def _launch(**given: Any) -> BrokerLaunch:
+def launch(**given: Any) -> BrokerLaunch:
     return replace(BrokerLaunch(**given), module=WITH_FEATURES)
 
 
@@ -66,7 +66,7 @@ def main() -> None:
 
 def _measure(rate: int, seconds: int, nacks: int, kills: int) -> Iterator[tuple[str, str, str]]:
     with benchmark_folder() as folder:
-        broker = Tidewheel(folder / "tidewheel", SETTINGS, launch=_launch)  # type: ignore[arg-type]
+        broker = Tidewheel(folder / "tidewheel", SETTINGS, launch=launch)  # type: ignore[arg-type]
         broker.start()
         try:
             yield from _steady(broker, rate, seconds)
