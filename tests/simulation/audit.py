@@ -16,7 +16,7 @@ from data_plane.wire.records import decode_batch, iter_batch_headers
 from tests.simulation import large_states
 from tests.simulation.chain_fold import Chain, ChainFold
 from tests.simulation.committed import SEQUENCES
-from tests.simulation.compacted import CompactedView, read_stored
+from tests.simulation.compacted import CompactedView, key_as_it_is, read_stored
 from tests.simulation.delays import DELAYS, check_pending
 from tests.simulation.partition_history import PartitionHistory
 from tests.simulation.pin_fold import PinFold, Pins
@@ -130,11 +130,13 @@ def _check_pins(cell: Cell, view: DiskView, log: Log) -> None:
     partition = cell.history.partition(view.topic_partition)
     if partition.is_lossy and partition.compacted is not None:
         return  # What was cleaned by what is lost now cannot be replayed.
+    if partition.topic == DELAYS and partition.compacted is not None:
+        return  # Hidden records, which are nobody's newest, are pinned, too, and go.
     if log.log_directory.failure is not None:
         return  # It may have failed amid a swap, and who reads waits for the end of that.
     expected = Pins()
     start = log.log_start_offset
-    for stored in read_stored(log, start, log.log_end_offset):
+    for stored in read_stored(log, start, log.log_end_offset, key_of=key_as_it_is):
         for said in () if stored.batch.is_control else stored.records:
             expected.add(*said)
     found = log.fold(PinFold).since(start)

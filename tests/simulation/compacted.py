@@ -14,6 +14,8 @@ here, of the records themselves, when a log was cleaned or opened:
   by its broker's date, and, as far as an honest clock is right, by the time of the world;
 - no older record of a key outlives a newer one, and in the cleaned part each key has one value;
 - above the high watermark nothing is touched;
+- what is hidden is no record of its key, but of one of its own, and may go: whether it is there as
+  long as it is pending is known elsewhere (delays.py);
 - the last batch of each producer is there, so that its sequence goes on; its last record, when it
   is superseded, without its value.
 
@@ -23,10 +25,13 @@ a key is left out (`CompactedRecords.revived`) and counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_plane.wire.records import decode_batch, iter_batch_headers
+from data_plane.wire.kernel_types import HIDDEN_FLAG
+from data_plane.wire.records import Record, decode_batch, iter_batch_headers
+from features.delayed.commands import COMMAND_HEADERS
+from features.delayed.times import DELIVER_AT_HEADER
 from tests.simulation.replicas import READ_BYTES, Batch, DiskView, TopicPartition, batch_of
 from tests.simulation.world import CLOCK_ERROR_MS_MAX
 
@@ -44,6 +49,8 @@ SLOWLY_PLANNED_MS_MAX = 6000
 STEADY_CLOCK_US = 3_000_000
 
 Key = bytes | None
+# How those begin that stand for an offset.
+HIDDEN_KEY = b"hidden "
 
 
 class Said(NamedTuple):
@@ -186,7 +193,9 @@ class CompactedView(DiskView):
         if self.batches and batch.epoch < self.batches[-1].epoch:
             world.violate(f"{self}: the leader epoch goes down at {batch}")
         self._tombstones.update(
-            (one, stored.horizon_ms) for one in stored.records if one.value is None
+            (one, stored.horizon_ms)
+            for one in stored.records
+            if one.value is None and not is_hidden_key(one.key)
         )
         if batch.producer_id >= 0:
             self._ends.add(batch.last_offset)
@@ -281,7 +290,7 @@ class CompactedView(DiskView):
             if said.offset >= bound or said.offset < log.log_start_offset:
                 continue
             found = newest_held.get(key)
-            if found == said or key in self.records.revived:
+            if found == said or key in self.records.revived or is_hidden_key(key):
                 continue
             if found is not None and found.value is None and said.value is None:
                 continue  # The end of a producer's sequence, behind a tombstone that has gone.
@@ -307,7 +316,12 @@ class CompactedView(DiskView):
         is_steady = is_timely and node.world.now_us - node.clock_set_us > STEADY_CLOCK_US
         before, self._tombstones = (
             self._tombstones,
-            {said: one.horizon_ms for one in stored for said in one.records if said.value is None},
+            {
+                said: one.horizon_ms
+                for one in stored
+                for said in one.records
+                if said.value is None and not is_hidden_key(said.key)
+            },
         )
         newest = self.records.newest(self._partition)
         for said, horizon_ms in before.items():
@@ -376,9 +390,27 @@ def is_blanked(said: Said, known: Said | None, newest: dict[Key, Said]) -> bool:
     return newest[said.key].offset > said.offset
 
 
-def read_stored(log: Log, start: int, end: int) -> Iterator[Stored]:
+def is_hidden_key(key: Key) -> bool:
+    return key is not None and key.startswith(HIDDEN_KEY)
+
+
+def _key_of(record: Record, attributes: int) -> Key:
+    """What is hidden has none but its offset."""
+    hidden_by = {DELIVER_AT_HEADER, *COMMAND_HEADERS}
+    if attributes & HIDDEN_FLAG and not hidden_by.isdisjoint(key for key, _ in record.headers):
+        return HIDDEN_KEY + b"%d" % record.offset
+    return key_as_it_is(record, attributes)
+
+
+def key_as_it_is(record: Record, attributes: int) -> Key:
+    return None if record.key is None else bytes(record.key)
+
+
+def read_stored(
+    log: Log, start: int, end: int, *, key_of: Callable[[Record, int], Key] = _key_of
+) -> Iterator[Stored]:
     """The batches of `log` from `start` on as its disk holds them, undisturbed by the faults that
-    wait for the broker."""
+    wait for the broker. `key_of` says what key a record of a batch with these attributes has."""
     directory = log.log_directory
     fs: Any = directory.fs
     faults, fs.faults = fs.faults, []
@@ -393,7 +425,7 @@ def read_stored(log: Log, start: int, end: int) -> Iterator[Stored]:
             records = tuple(
                 Said(
                     record.offset,
-                    None if record.key is None else bytes(record.key),
+                    key_of(record, header.attributes),
                     None if record.value is None else bytes(record.value),
                 )
                 for record in decode_batch(buffer, header.position)

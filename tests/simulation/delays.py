@@ -12,6 +12,9 @@ been delivered, also those whose originals lie below the log start that readers 
 What a broker's fold says is pending is what a replay of its own disk gives, at any time. Pending
 sets are small here, so that they have runs.
 
+In some cells the topic is compacted. Disks differ then, and readers see what is left
+(compacted.py).
+
 Messages are cancelled and moved, too (commander.py), and what then becomes of them is what the
 committed commands say (delayed_truth.py).
 """
@@ -64,17 +67,27 @@ EARLY_MS_MAX = 10_000
 EARLY_MS_MAX_OF_STEADY = 2 * SKEW_MS_MAX
 # Of messages; after so many they are used again.
 IDS = 60
+KEYS = 25
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "300",
+}
 # Edges of the wheel's slots among them; what is in the past is due at once.
 DELAYS_MS = (-3_600_000, 0, 1, 15, 255, 256, 257, 700, 2_500)
 
 
 def plan_delays(rng: Random) -> TopicPlan:
     """Segments of it are sealed within a second; in half of the cells it forgets what readers saw
-    long before all is delivered."""
+    long before all is delivered, and in some it is compacted."""
     configs = {HEADERS_PROPERTY: "true", "segment.ms": rng.choice(("200", "600"))}
     if rng.random() < 0.5:
         configs |= {"retention.ms": "400", "file.delete.delay.ms": rng.choice(("0", "200"))}
-    return TopicPlan(DELAYS, rng.randint(1, 2), 3, configs)
+    partitions = rng.randint(1, 2)
+    if rng.random() < 0.4:
+        configs |= COMPACTED
+        configs["cleanup.policy"] = "compact,delete" if "retention.ms" in configs else "compact"
+    return TopicPlan(DELAYS, partitions, 3, configs)
 
 
 class SmallMessages(DelayedMessages):
@@ -105,6 +118,7 @@ class DelayingProducer(Producer):
         records = []
         for number, record in enumerate(super()._records(batch), start=batch.first_number):
             # The same on each try.
+            record = record._replace(key=b"d%d" % (number * 7919 % KEYS))
             delay_ms = DELAYS_MS[number * 7919 % len(DELAYS_MS)]
             kind = number % 5
             # Some share it, with those of their batch, or with later ones.
@@ -149,8 +163,8 @@ class DelayWatch:
         if truth is None or batch.is_control:
             return
         found = stored_batch(log, batch.base_offset)
-        if found is None:
-            # Retention was as quick as the commit.
+        if found is None or found[0].crc != batch.crc:
+            # Retention was as quick as the commit, or the cleaner.
             self._truths[partition.key] = None
             return
         header, records = found
@@ -278,12 +292,34 @@ class DelayedReader(ShownReader):
         truth = self.cell.history.delays.truth(partition)
         if truth is None:
             return
+        if partition.compacted is not None:
+            self._compare_compacted(target, truth, begin, end, got)
+            return
         wanted = [truth.shown[offset] for offset in range(begin, end) if offset in truth.shown]
         if [_said(one) for one in got] != [_said(one) for one in wanted]:
             self.world.violate(
                 f"{self.name} got {[one.offset for one in got]} of {target} between {begin} and "
                 f"{end}, not {[one.offset for one in wanted]}"
             )
+
+    def _compare_compacted(
+        self, target: Target, truth: DelayedTruth, begin: int, end: int, got: Sequence[Record]
+    ) -> None:
+        """No others than what was committed, and the newest of each key."""
+        newest = {record.key: offset for offset, record in sorted(truth.shown.items())}
+        for one in got:
+            known = truth.shown.get(one.offset)
+            if known is None:
+                self.world.violate(f"{self.name} got {one} of {target}, where nothing is shown")
+            is_blank = one.value is None and newest[known.key] > one.offset
+            wanted = known._replace(value=None) if is_blank else known
+            if _said(one) != _said(wanted):
+                self.world.violate(f"{self.name} got {one} of {target}, committed is {known}")
+        offsets = {one.offset for one in got}
+        lost = [one for one in newest.values() if begin <= one < end and one not in offsets]
+        if lost:
+            self.world.violate(f"{self.name} got no {lost} of {target}, the newest of their keys")
+        self.world.count("records read of compacted delays", len(got))
 
 
 def _said(record: Record) -> tuple[Any, ...]:

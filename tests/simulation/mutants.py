@@ -13,6 +13,7 @@ from tests.simulation.mutants_bundles import BUNDLE_MUTANTS
 from tests.simulation.mutants_cell import CELL_MUTANTS
 from tests.simulation.mutants_cleaner import CLEANER_MUTANTS
 from tests.simulation.mutants_commands import COMMAND_MUTANTS
+from tests.simulation.mutants_compacted_delays import COMPACTED_DELAY_MUTANTS
 from tests.simulation.mutants_delays import DELAY_MUTANTS
 from tests.simulation.mutants_drains import DRAIN_MUTANTS
 from tests.simulation.mutants_factors import FACTOR_MUTANTS
@@ -65,6 +66,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *DELAY_MUTANTS,
     *COMMAND_MUTANTS,
     *RETRY_MUTANTS,
+    *COMPACTED_DELAY_MUTANTS,
     *UNDELETE_MUTANTS,
     *TENANT_MUTANTS,
 )

@@ -29,7 +29,7 @@ from tests.simulation.delays import DELAYS
 from tests.simulation.mutant import Mutant, Patch
 from tests.simulation.world import EPOCH_MS
 
-_TOPIC = TopicPlan(DELAYS, 1, 3, {HEADERS_PROPERTY: "true", "segment.ms": "200"})
+TOPIC = TopicPlan(DELAYS, 1, 3, {HEADERS_PROPERTY: "true", "segment.ms": "200"})
 
 _FORGETS = {"retention.ms": "300", "file.delete.delay.ms": "0"}
 
@@ -38,7 +38,7 @@ LEADERS = Options(
     brokers=3,
     faults=frozenset({"kill", "stop", "cut", "relay", "pause", "broken connection"}),
     admin=frozenset({"elections"}),
-    topics=(_TOPIC,),
+    topics=(TOPIC,),
     extras=frozenset({"delays"}),
 )
 # Where what readers see is deleted, and little goes wrong.
@@ -46,7 +46,7 @@ DELETIONS = Options(
     brokers=3,
     faults=frozenset({"kill", "stop"}),
     admin=frozenset({"delete records", "elections"}),
-    topics=(replace(_TOPIC, configs={**_TOPIC.configs, **_FORGETS}),),
+    topics=(replace(TOPIC, configs={**TOPIC.configs, **_FORGETS}),),
     extras=frozenset({"delays"}),
 )
 
