@@ -3,12 +3,14 @@ what a deposed leader of the source, or of the retry partition, lacks may have b
 
 from __future__ import annotations
 
-from data_plane.broker.replicas.read_index import OnConfirmed
+from data_plane.broker.replicas.read_index import OnConfirmed, ReadIndex
 from data_plane.broker.services import Services
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord, build_batch
 from tests.broker.broker_player import Pending
+from tests.broker.cell_player import PlayedPeers
+from tests.features.retry_cell import PAY_ID, RetryCell
 from tests.features.retry_player import RetryPlayer
 
 
@@ -78,3 +80,19 @@ def test_what_holds_whoever_leads_is_told_at_once() -> None:
     assert code_of(nacked(player, b"0:0")) == ErrorCode.NONE
     assert code_of(nacked(player, b"1:0")) == ErrorCode.INVALID_RECORD
     assert index.asked == []
+
+
+def test_followers_say_who_leads_the_source_and_the_retry_partition() -> None:
+    cell = RetryCell(seed=0).cell
+    for node_id, broker in cell.brokers.items():
+        index = ReadIndex(broker.services, PlayedPeers(cell, node_id), lambda now_ms: True)
+        broker.services.read_index = index
+        broker.services.components.append(index)
+    # In a leader epoch that is not the source's.
+    cell.change(topic_id=PAY_ID, leader=1)
+    cell.run(50)
+    for position in (b"0:7", b"1:7"):
+        record = NewRecord(cell.now_ms, None, None, ((b"tw-nack", position),))
+        pending = cell.brokers[1].produce("pay", [], index=1, batch=build_batch([record]))
+        cell.run(100)
+        assert code_of(pending) == ErrorCode.INVALID_RECORD, position

@@ -15,6 +15,7 @@ LEAPS = frozenset({"leaps"})
 UNDATED = frozenset({"undated"})
 LARGE_STATES = frozenset({"large states"})
 DRAINS = frozenset({"drains"})
+RETRIES = frozenset({"retries"})
 
 KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (109, 5000, "a killed process was taken for one that lost its disk, and a shorter log led"),
@@ -125,4 +126,5 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
         DRAINS | STATICS,
         "an administrator took an answer to an earlier word for one to the last",
     ),
+    (20_031, RETRIES, "nobody could be shown to lead a retry partition"),
 )

@@ -36,6 +36,7 @@ from data_plane.broker.request.peers import Peers
 from data_plane.broker.request.timers import Timer
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.virtual_topics import shown_index
 from data_plane.replica.fetch_session import API_KEY, API_VERSION
 from data_plane.replica.partition import Partition
 
@@ -164,7 +165,10 @@ class _Round:
 
     def _ask(self, node_id: int) -> None:
         log = self.partition.log
-        key = (log.topic_id.bytes, log.partition)
+        topic = self._owner.services.image.topics_by_id.get(log.topic_id)
+        # Numbered as for a consumer.
+        index = log.partition if topic is None else shown_index(topic, log.partition)
+        key = (log.topic_id.bytes, index)
         body = probe_epoch(key, self._leader_epoch, log.log_end_offset)
         self._asked.add(node_id)
         self._owner.peers.send(
