@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from tidewheel import delayed as module
 from tidewheel.errors import ConfigurationError, TooLate, TopicNotFound, UnknownMessage
 from tidewheel.filters import InvalidFilter
 from tidewheel.testing import MemoryBroker
+from tidewheel.testing.delayed_requests import MemoryDelayed
 
 from tests.sdk.test_client_contract import take
 
@@ -163,6 +165,30 @@ async def test_the_virtual_clock_empties_the_list() -> None:
         await orders.delayed.cancel(everything=True)
         await broker.clock.advance(2 * 3_600)
         assert [m.value for m in broker.messages("orders")] == [b"1", b"2"]
+
+
+async def test_what_is_delivered_meanwhile_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker()
+    broker.create_topic("orders", configs={"tidewheel.headers": "true"})
+    describe = MemoryDelayed.describe
+
+    async def described_slowly(self: MemoryDelayed, *asked: Any) -> Any:
+        found = await describe(self, *asked)
+        await broker.clock.advance(3_600)
+        return found
+
+    monkeypatch.setattr(MemoryDelayed, "describe", described_slowly)
+    async with broker.client() as client:
+        orders = client.topic("orders")
+        for hours in (1, 2, 3):
+            await orders.send(f"{hours}", delay=f"{hours}h")
+        summary = await orders.delayed.cancel(everything=True)
+        assert summary.cancelled == 2
+        ((place, offset, is_cancelled, reason),) = map(astuple, summary.refused)
+        assert (place, offset, is_cancelled) == (0, 0, False)
+        assert "too late" in reason
+        await broker.clock.advance(86_400)
+        assert [m.value for m in broker.messages("orders")] == [b"1"]
 
 
 def test_programs_without_a_loop(bootstrap: str, name: str) -> None:
