@@ -334,6 +334,12 @@ class History:
         gained, lost = view.follow_end(self._world, partition.matching)
         if view.start_offset != before[0]:
             is_anew = lost > 0 or was_empty
+            log = view.log
+            assert log is not None
+            if not lost and log.high_watermark != view.high_watermark:
+                # What is committed and old may go in the same pass.
+                self._high_watermark_moved(node, partition, view, log)
+            before = (before[0], view.high_watermark, before[2])
             self.retention.start_moved(node, partition, view, before=before, is_anew=is_anew)
         partition.start_offset = max(partition.start_offset, view.start_offset)
         return gained, lost

@@ -68,6 +68,8 @@ class ServerConnection:
             gate=RequestGate(is_authenticated=not has_sasl),
         )
         self._muted_until_ms = 0
+        # One of `_frames` is being handled: the next one waits until its answer has a place.
+        self._is_handling_kept = False
         end.on_frame = self._frame_arrived
         end.on_close = self._close_arrived
 
@@ -140,9 +142,15 @@ class ServerConnection:
             self._handle_kept()
 
     def _handle_kept(self) -> None:
+        if self._is_handling_kept:
+            return
         gate = self.info.gate
-        while self._frames and gate.is_open:
-            self._handle(self._frames.popleft())
+        self._is_handling_kept = True
+        try:
+            while self._frames and gate.is_open:
+                self._handle(self._frames.popleft())
+        finally:
+            self._is_handling_kept = False
 
     def flush(self) -> None:
         """Send what is ready and in turn."""

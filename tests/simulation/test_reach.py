@@ -13,8 +13,9 @@ from tests.simulation.extras import EXTRA_CHANCES
 from tests.simulation.mutants_leaps import LEAPS
 from tests.simulation.runs import run_seed
 
-# The last two cut logs by threads, and elect from ELRs: some do so several times, most never.
-SEEDS = (*range(5_001, 5_040), 6_034, 6_045)
+SEEDS = range(5_001, 5_040)
+# What some seeds do several times and most never may be missing in so few: then these follow.
+MORE_SEEDS = range(6_001, 6_251)
 
 # Per thousand seeds; the counts seen are several times as high.
 REACHED_PER_THOUSAND_MIN = {
@@ -275,8 +276,14 @@ def _missed(reached: Counter[str], minima: dict[str, int], seeds_count: int) -> 
 
 @pytest.mark.timeout(600)
 def test_histories_reach_what_matters() -> None:
-    missed = _missed(_reached(SEEDS), REACHED_PER_THOUSAND_MIN, len(SEEDS))
-    assert not missed, f"per thousand seeds only {missed}"
+    reached, count = _reached(SEEDS), len(SEEDS)
+    missed = _missed(reached, REACHED_PER_THOUSAND_MIN, count)
+    for seed in MORE_SEEDS:
+        if not missed:
+            break
+        reached, count = reached + _reached([seed]), count + 1
+        missed = _missed(reached, REACHED_PER_THOUSAND_MIN, count)
+    assert not missed, f"per thousand of {count} seeds only {missed}"
 
 
 @pytest.mark.timeout(300)
@@ -290,10 +297,12 @@ def test_retention_is_at_work() -> None:
 def test_damage_is_found_and_repaired() -> None:
     """Most of it only while a cell settles."""
     reached: Counter[str] = Counter()
-    for seed in range(1, 9):
+    for seed in range(1, 41):
         outcome = run_seed(seed, options=Options(faults=frozenset({"bit rot"})))
         assert outcome.failure is None, outcome.failure
         reached.update(outcome.counters)
+        if reached["repairs"] >= 4:
+            break
     assert reached["rotten bits"] >= reached["repairs"] >= 4
 
 
