@@ -1,16 +1,20 @@
 """A member of a group whose handler fails at random, as a process that may be killed at any moment.
 
-Usage: python -m tests.faults.failing_handler BOOTSTRAP SUBSCRIPTION FILE
+Usage: python -m tests.faults.failing_handler BOOTSTRAP SUBSCRIPTION FILE [BATCHES]
 
 It handles what it gets in batches: a line for each delivery goes to FILE, what has failed is
 nacked, and when the brokers have that, the batch is committed. So after a kill a delivery may be
 handled again, and none is skipped. A line is `NUMBER ATTEMPT PARTITION OFFSET LATE`; LATE is in
 milliseconds from the nack before and its delay to the delivery's timestamp, and - for a first
-attempt. Whether an attempt of a message fails is random, and the same whoever handles it.
+attempt. Whether an attempt of a message fails is random, and the same whoever handles it. With
+BATCHES it kills itself with -9 between the nacks and the commit of the last of so many batches with
+failures: whoever goes on nacks all of that batch again.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 import zlib
@@ -43,8 +47,12 @@ def dies(number: int) -> bool:
 
 
 class Handler:
-    def __init__(self, bootstrap: str, subscription: str, file: str) -> None:
+    def __init__(
+        self, bootstrap: str, subscription: str, file: str, batches: str | None = None
+    ) -> None:
         self._subscription = subscription
+        # Until it kills itself.
+        self._batches_left = None if batches is None else int(batches)
         self._lines = open(file, "ab", buffering=0)  # noqa: SIM115
         common = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._producer = Producer(
@@ -75,6 +83,7 @@ class Handler:
 
     def _handle(self, batch: Sequence[Message]) -> None:
         lines = bytearray()
+        has_failed = False
         for message in batch:
             number = int(message.value() or b"")
             found: dict[str, bytes] = dict(message.headers() or [])  # type: ignore[arg-type]
@@ -87,9 +96,14 @@ class Handler:
                 f"{number} {attempt} {message.partition()} {message.offset()} {late}\n".encode()
             )
             if fails(number, attempt):
+                has_failed = True
                 self._nack(message.partition() or 0, message.offset() or 0)
         self._lines.write(lines)
         assert self._producer.flush(NACKED_SECONDS_MAX) == 0
+        if has_failed and self._batches_left is not None:
+            self._batches_left -= 1
+            if not self._batches_left:
+                os.kill(os.getpid(), signal.SIGKILL)
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:

@@ -3,7 +3,8 @@ account of each message.
 
 Whether an attempt fails is a function of the message and the attempt (failing_handler.py), so it is
 known of each message how often it is delivered and whether it dies. A delivery that is handled
-again after a kill has the place that it had; at any other place it would be one too many.
+again after a kill has the place that it had; at any other place it would be one too many. The first
+handlers die between the nacks of a batch and its commit, so that some messages are nacked twice.
 TIDEWHEEL_SEED repeats a choice of faults.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -32,7 +34,8 @@ from tests.faults.failing_handler import ATTEMPTS, BACKOFF, deliveries_of, dies
 from tests.faults.test_retried_messages import has_noted_a_date
 
 PARTITIONS = 6
-HANDLERS = 2
+# Each of the first handlers kills itself in the last of so many batches with failures.
+LAST_BATCHES = (5, 15)
 SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "500",
     "group.min.session.timeout.ms": "1000",
@@ -48,6 +51,8 @@ class Handlers:
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self._bootstrap, self._folder = bootstrap, folder
         self._processes: list[subprocess.Popen[bytes]] = []
+        # Those that will kill themselves, in the last of so many batches.
+        self._dying: dict[subprocess.Popen[bytes], int] = {}
         self._read_until: dict[Path, int] = {}
         self._files = 0
         self._errors = (folder / "handlers.err").open("ab")
@@ -57,7 +62,8 @@ class Handlers:
         self.handled_again = 0
         self.late_ms: list[int] = []
 
-    def start(self) -> None:
+    def start(self, batches: int | None = None) -> None:
+        """With `batches` it kills itself in the last of so many."""
         file = self._folder / f"handled-{self._files}"
         self._files += 1
         self._read_until[file] = 0
@@ -70,7 +76,12 @@ class Handlers:
             "pay",
             str(file),
         ]
-        self._processes.append(subprocess.Popen(command, stderr=self._errors))
+        if batches is not None:
+            command.append(str(batches))
+        process = subprocess.Popen(command, stderr=self._errors)
+        self._processes.append(process)
+        if batches is not None:
+            self._dying[process] = batches
 
     def kill_one(self, chooser: random.Random) -> None:
         """kill -9, and another one starts."""
@@ -78,9 +89,15 @@ class Handlers:
         victim = self._processes.pop(chooser.randrange(len(self._processes)))
         victim.kill()
         victim.wait()
-        self.start()
+        # One that would have killed itself has one after it that will.
+        self.start(self._dying.get(victim))
 
     def check(self) -> None:
+        """Those that have killed themselves are replaced; no other may have ended."""
+        for process in list(self._processes):
+            if process in self._dying and process.poll() == -signal.SIGKILL:
+                self._processes.remove(process)
+                self.start()
         ended = [process for process in self._processes if process.poll() is not None]
         assert not ended, Path(self._errors.name).read_text()[-3000:]
 
@@ -195,8 +212,8 @@ def run_killed(folder: Path, *, count: int, seconds: float, pause_s: float) -> N
         make_topics(cell.bootstrap)
         handlers = Handlers(cell.bootstrap, folder)
         try:
-            for _ in range(HANDLERS):
-                handlers.start()
+            for batches in LAST_BATCHES:
+                handlers.start(batches)
             begun = time.monotonic()
             with sending(cell.bootstrap, count, seconds):
                 while time.monotonic() < begun + seconds or kills.total() < 4:
@@ -221,6 +238,7 @@ def run_killed(folder: Path, *, count: int, seconds: float, pause_s: float) -> N
         assert not handlers.elsewhere, handlers.elsewhere[:5]
         assert handlers.places.keys() == wanted
         assert late[0] >= 0, "a retry came early"
+        assert handlers.handled_again, "nobody has nacked twice"
         to_die = Counter((n, ATTEMPTS) for n in range(count) if dies(n))
         assert dead_letters(cell.bootstrap, to_die.total()) == to_die
 
