@@ -23,6 +23,8 @@ from features.delayed.times import DELIVER_AT_HEADER
 
 # Batches that are unpacked at a time.
 BATCHES_KEPT_MAX: Final = 16
+# What a header takes in memory, whatever it says: compressed, a million take next to nothing.
+HEADER_BYTES: Final = 64
 
 
 class Originals:
@@ -72,6 +74,6 @@ class Originals:
 
 
 def size_of(record: Record) -> int:
-    """The bytes of its key, value and headers."""
-    headers = sum(len(key) + len(value or b"") for key, value in record.headers)
+    """The bytes of its key, value and headers, in memory."""
+    headers = sum(HEADER_BYTES + len(key) + len(value or b"") for key, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers

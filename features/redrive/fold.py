@@ -33,7 +33,9 @@ from features.redrive.marks import Marks
 from features.redrive.operations import (
     OPERATION_HEADER,
     Operation,
+    Plan,
     bits_from,
+    bits_json,
     order_of,
     plan_json,
     plan_of,
@@ -87,8 +89,11 @@ class Redrives:
 
     def _begin(self, said: dict[str, Any], number: tuple[int, int], wall_ms: int) -> None:
         order = order_of(said)
-        if self.active is not None or order.id in self.operations:
+        if self.active is not None:
             return
+        # One of this id that is over is not known any more to the leader that has written this: it
+        # has less of the log.
+        self.operations.pop(order.id, None)
         self._replace(
             Operation(order, number, wall_ms, Wish.RUN, order.first_offset, Counts(), None)
         )
@@ -98,9 +103,12 @@ class Redrives:
 
     def _step(self, known: Operation, said: dict[str, Any], record: Record) -> None:
         if said["void"] and known.plan is not None:
-            self.redriven.remove(known.plan.letters)
+            # But for those that an earlier operation has moved.
+            assert known.plan.fresh is not None
+            self.redriven.remove(known.plan.fresh)
         plan = plan_of(said["plan"], record.offset) if "plan" in said else None
         if plan is not None:
+            plan = plan._replace(fresh=self.redriven.missing(plan.letters))
             self.redriven.add(plan.letters)
         if "purged" in said:
             self.purged.add(bits_from(said["purged"]))
@@ -208,7 +216,10 @@ def _encode(operations: list[Operation], redriven: Marks, purged: Marks) -> byte
 
 def _operation_json(one: Operation) -> dict[str, Any]:
     order = one.order._asdict() | {"selection": one.order.selection._asdict()}
-    plan = None if one.plan is None else plan_json(one.plan) | {"offset": one.plan.offset}
+    plan = None
+    if one.plan is not None:
+        assert one.plan.fresh is not None
+        plan = plan_json(one.plan) | {"offset": one.plan.offset, "fresh": bits_json(one.plan.fresh)}
     return one._asdict() | {"order": order, "wish": one.wish.value, "plan": plan}
 
 
@@ -222,9 +233,15 @@ def _operation_of(said: dict[str, Any]) -> Operation:
             "number": (epoch, offset),
             "wish": Wish(said["wish"]),
             "counts": Counts(*said["counts"]),
-            "plan": None if plan is None else plan_of(plan, plan["offset"]),
+            "plan": None if plan is None else _plan_of(plan),
         }
     )
+
+
+def _plan_of(said: dict[str, Any]) -> Plan:
+    plan = plan_of(said, said["offset"])
+    # A snapshot of before does not say it.
+    return plan._replace(fresh=bits_from(said["fresh"]) if "fresh" in said else plan.letters)
 
 
 def _marks_json(marks: Marks) -> dict[str, str]:

@@ -34,6 +34,7 @@ from data_plane.wire.records import (
 )
 from features.delayed.fold import DEAD_HEADER, PRODUCED_AT_HEADER, SOURCE_HEADER
 from features.delayed.hidden import shown
+from features.delayed.originals import HEADER_BYTES
 from features.redrive.marks import Marks, bits_of
 from features.redrive.matching import Choice
 from features.redrive.operations import Operation, Plan
@@ -43,9 +44,9 @@ from features.retry_dlq.stored_form import (
     ATTEMPT_HEADER,
     FAILED_HEADER,
     FIRST_FAILED_HEADER,
+    REDRIVEN_HEADER,
 )
 
-REDRIVEN_HEADER: Final = b"tw-redriven"
 READ_BYTES: Final = 1 << 20
 # Of keys, values and headers, with one record more; looked at for them at a time.
 RECORDS_BYTES_MAX: Final = 1 << 20
@@ -194,7 +195,7 @@ def redriven_count(record: Record) -> int:
 
 
 def size_of(record: Record) -> int:
-    headers = sum(len(key) + len(value or b"") for key, value in record.headers)
+    headers = sum(HEADER_BYTES + len(key) + len(value or b"") for key, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
 
 

@@ -74,6 +74,15 @@ class Marks:
         for block, bits in _by_block(added):
             self.blocks[block] = self.blocks.get(block, 0) | bits
 
+    def missing(self, bits: Bits) -> Bits:
+        """Those of `bits` that are not in it."""
+        left = bits.bits
+        for block, known in _by_block(bits):
+            shift = block * BLOCK_BITS - bits.base
+            known &= self.blocks.get(block, 0)
+            left &= ~(known << shift if shift >= 0 else known >> -shift)
+        return Bits(bits.base, left)
+
     def remove(self, removed: Bits) -> None:
         for block, bits in _by_block(removed):
             left = self.blocks.get(block, 0) & ~bits

@@ -51,12 +51,13 @@ class Order(NamedTuple):
 
 class Plan(NamedTuple):
     """What is being moved, and where to: a partition of the topic with this id in hex. `offset` is
-    that of the step that says so."""
+    that of the step that says so; `fresh` are those that were not redriven before it."""
 
     topic: str
     partition: int
     letters: Bits
     offset: int
+    fresh: Bits | None = None
 
 
 class Operation(NamedTuple):
@@ -117,7 +118,7 @@ def step_batch(step: Step, wall_ms: int) -> bytearray:
     if step.plan is not None:
         said["plan"] = plan_json(step.plan)
     if step.purged is not None:
-        said["purged"] = _bits_json(step.purged)
+        said["purged"] = bits_json(step.purged)
     return _batch(said, wall_ms)
 
 
@@ -128,14 +129,14 @@ def _batch(said: dict[str, Any], wall_ms: int) -> bytearray:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    return {"topic": plan.topic, "partition": plan.partition, **_bits_json(plan.letters)}
+    return {"topic": plan.topic, "partition": plan.partition, **bits_json(plan.letters)}
 
 
 def plan_of(said: dict[str, Any], offset: int) -> Plan:
     return Plan(said["topic"], said["partition"], bits_from(said), offset)
 
 
-def _bits_json(bits: Bits) -> dict[str, Any]:
+def bits_json(bits: Bits) -> dict[str, Any]:
     return {"base": bits.base, "bits": f"{bits.bits:x}"}
 
 

@@ -45,7 +45,7 @@ from features.redrive.letters import (
 from features.redrive.matching import Choice
 from features.redrive.metrics import RedriveMetrics
 from features.redrive.operations import Operation, Step, step_batch
-from features.retry_dlq.sending import error_in, produce_to, request_for
+from features.retry_dlq.sending import TOO_LARGE, error_in, produce_to, request_for
 
 SWEEP_INTERVAL_MS: Final = 1_000
 # Looked at in one tick.
@@ -140,6 +140,8 @@ class _PartitionRunner:
         # The last plan, by the offset of its step: its letters, and whether they have arrived.
         self._letters: Letters | None = None
         self._arrived_offset = -1
+        # How many of a plan's letters go in one batch.
+        self._part_max = RECORDS_MAX
         # Before it no more letters are planned.
         self._next_ms = 0
         # What a thread has made, to be taken up on the loop.
@@ -163,7 +165,9 @@ class _PartitionRunner:
         if operation is None:
             self._runner.forget(self._partition)
             return
-        reason = self._why_not()
+        # To end one that has nothing under way moves nothing.
+        is_over = operation.plan is None and operation.wish is Wish.CANCEL
+        reason = "" if is_over else self._why_not()
         if reason:
             self._hold("refused", now_ms, reason)
         elif operation.plan is None:
@@ -195,6 +199,7 @@ class _PartitionRunner:
             self._begun = begun
             self._choice = Choice(operation.order.selection)
             self._letters, self._arrived_offset = None, -1
+            self._part_max = RECORDS_MAX
         return operation
 
     def _why_not(self) -> str:
@@ -270,8 +275,9 @@ class _PartitionRunner:
         """Store a step behind the operation as it is now; whether it was."""
         assert self._begun is not None
         known = self._begun[0].active
-        if known is None or known.plan != operation.plan or known.order.id != operation.order.id:
-            # It is none of what was looked at.
+        looked_at = (operation.order.id, operation.plan, operation.wish)
+        if known is None or (known.order.id, known.plan, known.wish) != looked_at:
+            # It is none of what was looked at, or somebody has paused it meanwhile.
             self._runner.wake(self._partition)
             return False
         wall_ms = self._services.wall_clock.wall_ms(now_ms)
@@ -297,7 +303,7 @@ class _PartitionRunner:
         services, plan = self._services, operation.plan
         assert plan is not None
         if not letters.records:
-            # They have left the log meanwhile.
+            # All are there, or have left the log meanwhile.
             self._arrived_offset = plan.offset
             self._get_on()
             return
@@ -316,26 +322,37 @@ class _PartitionRunner:
             self._hold("no_leader", now_ms, f"{topic.name}-{index} has no leader")
             return
         wall_ms = services.wall_clock.wall_ms(now_ms)
-        work = partial(redriven_batch, self._partition.log, operation, letters, wall_ms)
+        part = letters._replace(records=letters.records[: self._part_max])
+        left = letters._replace(records=letters.records[self._part_max :])
+        work = partial(redriven_batch, self._partition.log, operation, part, wall_ms)
 
         def made(batch: bytearray, made_ms: int) -> None:
             self._is_busy = True
-            answered = partial(self._answered, plan.offset, f"{topic.name}-{index}")
+            answered = partial(self._answered, len(part.records), left, f"{topic.name}-{index}")
             produce_to(services, leader, request_for(topic, index, batch), answered, made_ms)
 
         self._in_thread(work, made)
 
     def _answered(
-        self, plan_offset: int, target: str, body: memoryview | None, now_ms: int
+        self,
+        sent_count: int,
+        left: Letters,
+        target: str,
+        body: memoryview | None,
+        now_ms: int,
     ) -> None:
         self._is_busy = False
         error = error_in(body)
         if not self._is_as_it_was():
             self._runner.wake(self._partition)
+        elif error in TOO_LARGE and sent_count > 1:
+            self._part_max = sent_count // 2
+            self._runner.wake(self._partition)
         elif error is not ErrorCode.NONE:
             self._hold(error.name.lower(), now_ms, f"{target} was not appended to: {error.name}")
         else:
-            self._arrived_offset = plan_offset
+            # Those that are left are known to be of the same plan: one of them is under way.
+            self._letters = left
             self._get_on()
 
     # Waiting

@@ -23,6 +23,7 @@ from data_plane.wire.records import (
     read_batch_header,
 )
 from features.delayed.fold import DEAD_HEADER
+from features.delayed.originals import HEADER_BYTES
 from features.retry_dlq.arrivals import encode_arrival
 from features.retry_dlq.commands import DEAD_LETTER_HEADER
 from features.retry_dlq.stored_form import TARGET_HEADER
@@ -46,9 +47,11 @@ class DeadBatch(NamedTuple):
     next_offset: int
 
 
-def read_dead_letters(log: Log, offset: int, end_offset: int, topic_id: bytes) -> DeadBatch:
-    """The first of those in [offset, end_offset); `topic_id` is the subscription's. Raises
-    LogError, InvalidRecords."""
+def read_dead_letters(
+    log: Log, offset: int, end_offset: int, topic_id: bytes, count_max: int = RECORDS_MAX
+) -> DeadBatch:
+    """The first of those in [offset, end_offset), at most so many; `topic_id` is the
+    subscription's. Raises LogError, InvalidRecords."""
     records: list[NewRecord] = []
     target: bytes | None = None
     size = scanned = compression = 0
@@ -67,7 +70,7 @@ def read_dead_letters(log: Log, offset: int, end_offset: int, topic_id: bytes) -
             if record.offset < offset or DEAD_LETTER_HEADER not in headers:
                 continue
             goes_to = headers[TARGET_HEADER]
-            is_full = size >= RECORDS_BYTES_MAX or len(records) >= RECORDS_MAX
+            is_full = size >= RECORDS_BYTES_MAX or len(records) >= count_max
             if is_full or (target is not None and goes_to != target):
                 return _made(records, target, compression, last_offset, record.offset)
             target, last_offset = goes_to, record.offset
@@ -104,5 +107,5 @@ def _letter(record: Record, arrival: bytes) -> NewRecord:
 
 
 def _size_of(record: Record) -> int:
-    headers = sum(len(key) + len(value or b"") for key, value in record.headers)
+    headers = sum(HEADER_BYTES + len(key) + len(value or b"") for key, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers

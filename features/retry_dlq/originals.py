@@ -40,12 +40,17 @@ from data_plane.wire.records import (
     read_batch_header,
     unpacked_records,
 )
-from features.delayed.fold import PRODUCED_AT_HEADER, SOURCE_HEADER
+from features.delayed.fold import DEAD_HEADER, PRODUCED_AT_HEADER, SOURCE_HEADER
 from features.delayed.hidden import shown
+from features.delayed.originals import HEADER_BYTES
 from features.retry_dlq.commands import Position
 from features.retry_dlq.judgement import NoOriginal, NotThere, Original
 from features.retry_dlq.snapshot import FoldState
-from features.retry_dlq.stored_form import ATTEMPT_HEADER, FIRST_FAILED_HEADER
+from features.retry_dlq.stored_form import (
+    ATTEMPT_HEADER,
+    FIRST_FAILED_HEADER,
+    REDRIVEN_HEADER,
+)
 
 # Keys, values and headers; the batch that is stored has all of them.
 ORIGINALS_BYTES_MAX: Final = 32 << 20
@@ -116,6 +121,10 @@ class StoredDeliveries:
         produced_at_ms = record.timestamp
         if is_fact and headers.get(PRODUCED_AT_HEADER):
             produced_at_ms = _number(headers, PRODUCED_AT_HEADER)
+        if REDRIVEN_HEADER in headers and not (is_fact and DEAD_HEADER in headers):
+            # A client has set it, who forwards what was redriven elsewhere.
+            kept = tuple(one for one in record.headers if one[0] != REDRIVEN_HEADER)
+            record = record._replace(headers=kept)
         name = f"{self._source_name}/{record.offset}".encode()
         return Original(record, 1, name, produced_at_ms, None)
 
@@ -168,7 +177,7 @@ class StoredDeliveries:
         return batch
 
     def _charge(self, record: Record) -> None:
-        headers = sum(len(key) + len(value or b"") for key, value in record.headers)
+        headers = sum(HEADER_BYTES + len(key) + len(value or b"") for key, value in record.headers)
         self._bytes_left -= len(record.key or b"") + len(record.value or b"") + headers
         if self._bytes_left < 0 and not self._is_first:
             raise AppendError(

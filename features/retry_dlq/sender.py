@@ -33,10 +33,10 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import HIDDEN_FLAG
 from data_plane.wire.records import NewRecord, build_batch
 from features.retry_dlq.dead_letter_topics import make_dead_letter_topic
-from features.retry_dlq.dead_letters import DeadBatch, read_dead_letters
+from features.retry_dlq.dead_letters import RECORDS_MAX, DeadBatch, read_dead_letters
 from features.retry_dlq.metrics import RetryMetrics
 from features.retry_dlq.nacks import SENT_HEADER, Nacks
-from features.retry_dlq.sending import error_in, produce_to, request_for
+from features.retry_dlq.sending import TOO_LARGE, error_in, produce_to, request_for
 
 SWEEP_INTERVAL_MS: Final = 1_000
 RETRY_MS_MIN: Final = 100
@@ -122,9 +122,11 @@ class DeadLetterSender:
 
     def _look(self, partition: Partition, now_ms: int) -> None:
         fold = nacks_of(partition.log)
-        if fold is None or fold.due_ms is None or not partition.is_leader:
-            return
         one = self._sending.get(partition)
+        if fold is None or fold.due_ms is None or not partition.is_leader:
+            if one is not None and not one.is_waiting:
+                del self._sending[partition]
+            return
         if one is None:
             one = self._sending[partition] = _PartitionSender(self, partition)
         one.look(now_ms)
@@ -145,15 +147,22 @@ class _PartitionSender:
         # What a thread has read, with the fold and the leader epoch that it was read for.
         self._begun: tuple[Nacks, int] | None = None
         self._read: DeadBatch | str = ""
+        # In one batch.
+        self._count_max = RECORDS_MAX
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it will be called back."""
+        return self._is_busy or self._timer is not None
+
     def look(self, now_ms: int) -> None:
         """Send what can be sent now."""
-        if self._is_busy or self._timer is not None:
+        if self.is_waiting:
             return
         partition = self._partition
         fold = nacks_of(partition.log)
@@ -171,7 +180,9 @@ class _PartitionSender:
             partition.when_committed(first, self._committed)
             return
         log = partition.log
-        work = partial(read_dead_letters, log, first, end_offset, log.topic_id.bytes)
+        work = partial(
+            read_dead_letters, log, first, end_offset, log.topic_id.bytes, self._count_max
+        )
 
         def done(read: DeadBatch | None, error: BaseException | None) -> None:
             self._read = str(error) if read is None else read
@@ -206,7 +217,14 @@ class _PartitionSender:
         services, partition = self._services, self._partition
         name, index = read.target
         topic = services.image.topic(partition.tenant, name)
-        if topic is None or topic.deletion is not None:
+        if topic is not None and topic.deletion is not None:
+            # Its name is taken until it has gone for good, or is back.
+            self._hold("topic_deleted", now_ms, f"topic {name} is deleted")
+            return
+        if topic is not None and topic.is_virtual:
+            self._hold("is_subscription", now_ms, f"{name} is a subscription")
+            return
+        if topic is None:
             self._is_busy = True
             made = partial(self._topic_made, name)
             make_dead_letter_topic(services, partition.log.topic_id, name, made)
@@ -233,6 +251,9 @@ class _PartitionSender:
         self._is_busy = False
         error = error_in(body)
         if not self._is_as_it_was():
+            self._sender.wake(self._partition)
+        elif error in TOO_LARGE and read.letters_count > 1:
+            self._count_max = read.letters_count // 2
             self._sender.wake(self._partition)
         elif error is not ErrorCode.NONE:
             target = f"{read.target[0]}-{read.target[1]}"

@@ -71,6 +71,11 @@ def produce_to(
         taken(answer)
 
 
+# What a leader says of a batch that is too large for it, and may take in parts: what arrives twice
+# so is known as ever.
+TOO_LARGE: Final = frozenset({ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE})
+
+
 def error_in(body: memoryview | None) -> ErrorCode:
     """What such an answer says."""
     if body is None:

@@ -38,6 +38,8 @@ FAILED_HEADER: Final = b"tw-failed-at"
 TARGET_HEADER: Final = b"tw-target"
 # Of a fired record: the offset of the copy that it is the delivery of.
 FIRED_HEADER: Final = b"tw-fired"
+# How often it was redriven (features/redrive/letters.py).
+REDRIVEN_HEADER: Final = b"tw-redriven"
 
 OF_BROKER: Final = frozenset(
     {
