@@ -178,6 +178,7 @@ class CompactionJob(SegmentRewrite):
             kept_end = INT64_MAX if self._goes_on else log.cleaner_offset
             self._held = HeldRecords(self._holds, kept_from, kept_end)
         self._kinds = RecordKinds(log.folds)
+        self._folds = log.folds_if_loaded
         self._end_offset = segments[-1].next_offset
         self._aborted = aborted_transactions(log, segments[0].base_offset, self._end_offset)
         # What they have written last stays; looked through by the thread.
@@ -255,6 +256,10 @@ class CompactionJob(SegmentRewrite):
             self._holds.close()
 
     def _put_in_place(self) -> None:
+        if self._kinds.lets_go and self.log.folds_if_loaded is not self._folds:
+            # The log was cut, perhaps below facts by which records went.
+            self._discard_from(0)
+            return
         if self._results:
             cleaned_end = self._end_offset
             if self._kinds.lets_go:

@@ -158,6 +158,7 @@ class ThinningJob(SegmentRewrite):
         self._holds = holds
         # Asked for nothing but facts.
         self._folds = log.needs.folds
+        self._folds_then = log.folds_if_loaded
         # What they have written last stays; looked through by the thread.
         self._producers = log.producers.freeze()
         self._last_offsets: frozenset[int] = frozenset()
@@ -210,6 +211,10 @@ class ThinningJob(SegmentRewrite):
 
     def _put_in_place(self) -> None:
         log = self.log
+        if log.folds_if_loaded is not self._folds_then:
+            # The log was cut, perhaps below facts by which records went.
+            self._discard_from(0)
+            return
         if self._results:
             note_cleaned_end(log, self._holds.end_offset)
         for number, result in enumerate(self._results):

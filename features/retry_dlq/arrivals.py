@@ -13,7 +13,7 @@ the operations of a partition one comes after the other (features/redrive).
 Invariants
 - Of each retry partition the positions of what is stored grow.
 - In a compacted topic dead letters stay as they are: nobody has asked for them to be superseded,
-  and who reads the log anew has to know of the last one.
+  and who reads the log anew has to know of the last one. What was redriven to it is a value.
 
 Deliberately absent: sending (sender.py); forgetting partitions of topics that are no more, some
 dozen bytes each.
@@ -34,6 +34,7 @@ from data_plane.wire.kernel import decode_records, scan_headers
 from data_plane.wire.kernel_types import FACTS_FLAG
 from data_plane.wire.records import BatchHeader, NewRecord, build_batch, unpacked_records
 from features.delayed.fold import DEAD_HEADER, has_dead_letters
+from features.retry_dlq.stored_form import FAILED_HEADER
 
 _MAGIC: Final = b"TWARRIV1"
 _VALUE: Final = re.compile(rb"([0-9a-f]{32}/[0-9]{1,10})((?:/[0-9]{1,19}){2,3})")
@@ -88,7 +89,8 @@ class Arrivals:
         return has_dead_letters(batch)
 
     def values_in(self, batch: StoredBatch) -> bytes | bool:
-        return not has_dead_letters(batch)
+        # What was redriven to another topic is a message like any other there.
+        return not has_dead_letters(batch) or not _has_failed(batch)
 
     def held_from(self, start_offset: int) -> int | None:
         return None
@@ -119,6 +121,11 @@ class Arrivals:
             if arrival is None:
                 raise ValueError("the snapshot has a line that is none of its own")
             self.last[arrival.origin] = arrival.position
+
+
+def _has_failed(batch: StoredBatch) -> bool:
+    place = (*unpacked_records(batch.buf, batch.header), batch.header.record_count)
+    return any(key == FAILED_HEADER for _, key, _ in scan_headers(*place, FAILED_HEADER))
 
 
 def make_arrivals(context: FoldContext) -> Arrivals | None:

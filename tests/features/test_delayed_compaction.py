@@ -21,14 +21,16 @@ from data_plane.log.fold import StoredBatch
 from data_plane.log.key_map import KeyMap
 from data_plane.log.log import FEATURE
 from data_plane.log.sim_file_system import PowerLoss
+from data_plane.replica.following import truncate_for_divergence
 from data_plane.wire.kernel import scan_headers
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
 from data_plane.wire.records import NewRecord, Record, build_batch, unpacked_records
 from features.delayed.commands import JUDGED_AT_HEADER, Command, Fact, decode_fact, encode_fact
-from features.delayed.fold import DelayedMessages, source_of, source_offset
+from features.delayed.fold import DelayedMessages, make_fold, source_of, source_offset
 from features.delayed.held import HeldMessages
 from features.delayed.times import DELIVER_AT_HEADER, deliver_at_ms
 from features.headers import HEADER_RULES
+from features.retry_dlq.arrivals import make_arrivals
 from tests.features.test_delayed_fold import DelayedLog, small_sets
 from tests.log.one_log import START_MS
 
@@ -162,7 +164,8 @@ class CompactedLog(DelayedLog):
 
     def cut(self, offset: int) -> None:
         self.log.truncate_to(offset)
-        self.forget_from(offset)
+        # A batch that it lies within goes as a whole.
+        self.forget_from(self.log.log_end_offset)
 
     def forget_from(self, end_offset: int) -> None:
         self.epoch += 1
@@ -546,3 +549,51 @@ def test_what_is_pending_outlives_each_change_of_the_policy(is_compacted: bool) 
             job.finish()
         one.check_all(random.Random(number))
     assert one.expected() == {0: START_MS + 1_000}
+
+
+def test_a_pass_is_dropped_when_the_log_is_cut_below_the_fact_meanwhile() -> None:
+    one = CompactedLog()
+    original = one.put([hidden(b"k", b"later")], HIDDEN_FLAG)
+    one.put([plain(b"k", b"1")])
+    one.put([plain(b"k", b"2")])
+    one.log.roll()
+    one.epoch += 1
+    one.fire(original)
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    held_records.freeze(one.log)
+    one.checkpoint()
+    job = one.log.compaction_job(one.now_ms)
+    assert job is not None
+    job.run()
+    truncate_for_divergence(one.log, 0, 3)
+    one.forget_from(3)
+    job.finish()
+    assert one.log.log_end_offset == 3
+    assert one.pending_by_history().keys() == {original}
+    assert (original, b"later") in left(one)
+
+
+class _RedrivenTo(CompactedLog):
+    """A topic that dead letters of others are put into."""
+
+    fold_factories = (make_fold, make_arrivals)
+
+
+def test_what_was_redriven_to_a_compacted_topic_is_a_value_of_its_key() -> None:
+    one = _RedrivenTo()
+    headers = (
+        (b"tw-source", b"flights/0/0"),
+        (b"tw-redriven", b"1"),
+        (b"tw-dead", b"0" * 32 + b"/0/1/5"),
+    )
+    one.put([NewRecord(one.now_ms, b"k", b"redriven", headers)], FACTS_FLAG)
+    one.put([plain(b"k", None)])
+    for _ in range(4):
+        one.put([plain(b"other", b"x")])
+        one.now_ms += 3 * DELETE_RETENTION_MS
+        one.seal()
+        job = one.log.compaction_job(one.now_ms)
+        if job is not None:
+            job.run()
+            job.finish()
+    assert b"redriven" not in [value for _, value in left(one)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from data_plane.log import log_appends
 from data_plane.log.file_system import FileSystem
-from data_plane.log.fold import FoldContext, StoredBatch
+from data_plane.log.fold import FoldContext, FoldFactory, StoredBatch
 from data_plane.log.log import FEATURE
 from data_plane.log.record_rules import HidingTerms
 from data_plane.wire.kernel_types import FACTS_FLAG, HIDDEN_FLAG
@@ -48,7 +48,7 @@ from tests.log.world import read_all
 class DelayedLog(OneLog):
     """A log of a topic that reads headers, with the fold."""
 
-    fold_factories = (make_fold,)
+    fold_factories: Sequence[FoldFactory] = (make_fold,)
     thinned_count = 0
 
     @property
