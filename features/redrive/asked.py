@@ -251,13 +251,15 @@ class AskedOperations:
 def _range(partition: Partition, selection: Selection) -> tuple[int, int]:
     """The offsets that have to be looked at: the first, and the first one behind them."""
     # What a new leader has is committed, though it may not know yet: the runner waits for that.
-    start, end = partition.log.log_start_offset, partition.log.log_end_offset
+    start, log_end = partition.log.log_start_offset, partition.log.log_end_offset
+    end = log_end
     if selection.offsets:
         start = max(start, min(selection.offsets))
         end = min(end, max(selection.offsets) + 1)
     start = max(start, selection.from_offset or 0)
     if selection.until_offset is not None:
         end = min(end, selection.until_offset)
+    start = min(start, log_end)
     return start, max(start, end)
 
 

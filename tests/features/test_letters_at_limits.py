@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from data_plane.broker.dead_letter_operations import Counts, Selection, Status, View, Wish
 from data_plane.cell.topic_deletions import ChangeDeletion, Deletion
 from data_plane.log.fold import StoredBatch
@@ -90,6 +92,16 @@ def test_an_id_that_a_leader_with_less_of_the_log_begins_anew_is_the_same_everyw
         _apply(fold, step_batch(Step("one", 150, Counts(1), plan), 2), 201, 3)
     assert whole.active is not None
     assert whole.active == late.active
+
+
+@pytest.mark.parametrize("selection", [Selection(offsets=(999,)), Selection(from_offset=999)])
+@pytest.mark.parametrize("is_purge", [False, True])
+def test_offsets_behind_the_end_are_of_no_letters(selection: Selection, *, is_purge: bool) -> None:
+    player = RedrivePlayer()
+    player.bury(b"a")
+    player.begin(selection, is_purge=is_purge)
+    view = player.finish()
+    assert (view.status, view.counts.moved) == (Status.DONE, 0)
 
 
 def test_a_count_of_redrives_that_a_client_has_set_does_not_count() -> None:
