@@ -147,6 +147,13 @@ def test_a_subscription_stands_for_its_dead_letters(run: Run, bootstrap: str, na
         client.admin.create_topic(f"{name}.pay.dlq", partitions=1)
         client.topic(f"{name}.pay.dlq").send("order 2", headers=headers_of(2))
         assert len(read(run("list", f"{name}.pay", "--json"))) == 1
+        none_match = run("list", f"{name}.pay", "--exception", "Nobody")
+        assert "No dead letters match." in none_match.stdout
+        named = {"tidewheel.source": name, "tidewheel.dlq.topic": f"{name}.missing"}
+        client.admin.create_topic(f"{name}.lost", configs=named)
+        lost = run("list", f"{name}.lost")
+        assert lost.exit_code == 0, lost.output
+        assert "is not made by itself" in lost.stderr
     missing = run("list", f"{name}.nobody.made.it")
     assert missing.exit_code == 1
     assert "does not exist" in missing.stderr

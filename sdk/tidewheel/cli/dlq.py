@@ -36,6 +36,7 @@ from tidewheel.consumer_options import Start
 from tidewheel.dead_letters import Dead, Wanted, dead_letter_of, topic_of
 from tidewheel.errors import ConfigurationError, TopicNotFound
 from tidewheel.message import Message, TopicPartition
+from tidewheel.retry_policy import DEAD_LETTERS_SUFFIX
 
 COUNT_DEFAULT: Final = 100
 BATCH_MAX: Final = 2_000
@@ -119,6 +120,8 @@ def list_dead(
 ) -> None:
     """List dead letters: where they came from, how many attempts they had, and why they failed."""
     wanted = Wanted(reason, exception, origin.strip("/"), attempts)
+    is_all = wanted == Wanted() and start == "beginning"
+    nothing = "No dead letters." if is_all else "No dead letters match."
     try:
         where = parse_start(start)
     except ConfigurationError as error:
@@ -144,7 +147,7 @@ def list_dead(
         if by is not None:
             _print_groups(by, groups, as_json)
         else:
-            _print_list(name, found, as_json)
+            _print_list(name, found, as_json, nothing)
 
     run(command, url)
 
@@ -170,7 +173,14 @@ async def _read(client: Client, asked: str, name: str, start: Start) -> AsyncGen
     except TopicNotFound:
         if name == asked:
             raise
-        note(f'"{asked}" has no dead letters yet: "{name}" is made with the first one')
+        if name == asked + DEAD_LETTERS_SUFFIX:
+            note(f'"{asked}" has no dead letters yet: "{name}" is made with the first one')
+        else:
+            note(
+                f'The dead letters of "{asked}" go to "{name}" (tidewheel.dlq.topic), which does '
+                f"not exist and is not made by itself: they wait until you create it, with "
+                f"tidewheel.headers=true"
+            )
     if others:
         note(f'"{name}" also has messages that are not dead letters: {others}')
 
@@ -248,12 +258,12 @@ def _short(text: str) -> str:
     return line if len(line) <= REASON_SHOWN_MAX else line[: REASON_SHOWN_MAX - 1] + "…"
 
 
-def _print_list(name: str, found: list[Dead], as_json: bool) -> None:
+def _print_list(name: str, found: list[Dead], as_json: bool, nothing: str) -> None:
     if as_json:
         print_json([_as_json(dead) for dead in found])
         return
     if not found:
-        print_line("No dead letters.")
+        print_line(nothing)
         return
     made = table(
         "PLACE",
