@@ -26,7 +26,10 @@ def account_of(
     accounts = ServiceAccount.objects.of(organization_id).filter(deleted_at=None)
     if service_account_id is None:
         if key is None:
-            raise Invalid("Say which service account this is done as.", field=FIELD)
+            raise Invalid(
+                "Say which service account this is done as: its id (--as at the command line).",
+                field=FIELD,
+            )
         service_account_id = key.service_account_id
     account = accounts.filter(id=service_account_id).first()
     if account is None:

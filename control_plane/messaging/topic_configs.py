@@ -137,7 +137,7 @@ def normalized(configs: Mapping[str, Json]) -> dict[str, str]:
     for name in sorted(configs):
         field = f"/spec/configs/{name.replace('~', '~0').replace('/', '~1')}"
         if name in OF_SUBSCRIPTIONS:
-            raise Invalid(f"{name} is a subscription's; make one instead.", field=field)
+            raise Invalid(f"{name} is a subscription's; make one at /subscriptions.", field=field)
         if name not in CONFIGS:
             raise Invalid(f"There is no topic configuration {name[:200]}.", field=field)
         value = configs[name]

@@ -151,7 +151,7 @@ class DelayedMessages:
     async def calendar(self, step: str | timedelta = "1h", steps: int = 24) -> _Calendar:
         """How many are due in each of the coming steps, e.g. `calendar("1d", 30)`. What is due
         already, and not delivered yet, counts to the first."""
-        step_ms = duration_ms(step)
+        step_ms = duration_ms(step, what="step")
         if not 1 <= steps < EDGES_MAX or step_ms < 1:
             raise ConfigurationError(f"A calendar has 1 to {EDGES_MAX - 1} steps, of 1 ms or more")
         now_ms = self._transport.clock.now_ms()
@@ -253,7 +253,7 @@ class DelayedMessages:
         is_chosen = bool(filter) or since is not None or until is not None
         if is_chosen == everything:
             raise ConfigurationError(
-                f'Which delayed messages of "{self._topic}" are to be cancelled',
+                f'Say which delayed messages of "{self._topic}" are to be cancelled',
                 hint="Give filter=, since= or until=; or everything=True, and none of these",
             )
         wanted = self._wanted(filter, since, until)

@@ -160,7 +160,7 @@ class Handling:
         logger.warning(
             "%r %s: %s",
             nack.message,
-            "becomes a dead letter" if nack.is_dead_letter else "failed and comes back",
+            "becomes a dead letter" if nack.is_dead_letter else "failed and is given back",
             nack.reason or error,
         )
 

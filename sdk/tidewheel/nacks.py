@@ -153,7 +153,8 @@ class Nacker:
         except NotAuthorized as error:
             raise NotAuthorized(
                 f'Whether "{topic}" is a subscription cannot be looked at: {error.message}',
-                hint="Whoever nacks needs describe-configs on it: ask an operator",
+                hint="Whoever nacks needs describe-configs on it: ask an operator (where there is "
+                "a control plane, a grant of the role manager has it)",
             ) from error
         values = {entry.name: entry.value for entry in entries}
         found = bool(values.get(SOURCE_PROPERTY))

@@ -91,9 +91,10 @@ async def ensure(admin: Admin, wanted: Subscription, retry: RetryPolicy | None =
             return
     except NotAuthorized as error:
         raise NotAuthorized(
-            f'By which filter "{wanted.name}" reads cannot be looked at: {error.message}',
-            hint="Ask an operator for describe-configs on it, or subscribe to it by its name "
-            "(without filter=), whatever its filter is",
+            f'How "{wanted.name}" reads cannot be looked at: {error.message}',
+            hint="Ask an operator for describe-configs on it (where there is a control plane, a "
+            "grant of the role manager has it), or subscribe to it by its name, without filter= "
+            "and retry=",
         ) from error
     if found.source != wanted.source:
         raise SubscriptionConflict(

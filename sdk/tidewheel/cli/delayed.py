@@ -71,7 +71,8 @@ AccountOption = Annotated[
     typer.Option(
         "--as",
         metavar="ID",
-        help="Act as this service account; a key acts as its own.",
+        help="Act as this service account, by its id in `keys list --json`. People need it; a key "
+        "acts as its own.",
     ),
 ]
 

@@ -60,7 +60,12 @@ PresetOption = Annotated[
 ]
 DelayOption = Annotated[
     str | None,
-    typer.Option("--delay", metavar="DURATION", help="Deliver it so much later: 30s, 10m, 45d."),
+    typer.Option(
+        "--delay",
+        metavar="DURATION",
+        help="Deliver it so much later: 30s, 10m, 45d. The topic needs tidewheel.headers=true, or "
+        "it is delivered at once.",
+    ),
 ]
 DeliverAtOption = Annotated[
     str | None,

@@ -53,7 +53,12 @@ TopicArgument = Annotated[
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `redrives list` shows it.")]
 AccountOption = Annotated[
     str | None,
-    typer.Option("--as", metavar="ID", help="Act as this service account; a key acts as its own."),
+    typer.Option(
+        "--as",
+        metavar="ID",
+        help="Act as this service account, by its id in `keys list --json`. People need it; a key "
+        "acts as its own.",
+    ),
 ]
 FilterOption = Annotated[
     str,
