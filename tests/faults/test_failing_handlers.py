@@ -41,6 +41,9 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
 }
 STALLED_SECONDS_MAX = 90.0
+# A delay is counted by leaders' clocks, which are rounded down and compared with the machine's each
+# second; a handler's is the machine's.
+CLOCKS_APART_MS = 3
 # Longer than a dead letter that is sent twice would take.
 LINGER_S = 3.0
 
@@ -237,7 +240,7 @@ def run_killed(folder: Path, *, count: int, seconds: float, pause_s: float) -> N
         )
         assert not handlers.elsewhere, handlers.elsewhere[:5]
         assert handlers.places.keys() == wanted
-        assert late[0] >= 0, "a retry came early"
+        assert late[0] >= -CLOCKS_APART_MS, "a retry came early"
         assert handlers.handled_again, "nobody has nacked twice"
         to_die = Counter((n, ATTEMPTS) for n in range(count) if dies(n))
         assert dead_letters(cell.bootstrap, to_die.total()) == to_die
